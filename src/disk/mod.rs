@@ -1,0 +1,28 @@
+//! The file: read, write, sync, length, lock. The only door to storage.
+//!
+//! Owns the handle to the bytes and nothing about their meaning. Implementations: [`file`] for a real file, [`ram`] for a
+//! store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
+//!
+//! Others may rely on
+//! - `write_synced` returning `Ok`: exactly this range is durable, nothing is said about other ranges;
+//! - `sync` returning `Ok`: every write and length that returned before the call is durable;
+//! - after an error of either nothing is known until the same bytes were written again and synced.
+
+use std::fmt;
+use std::io;
+
+/// Random access to one file of bytes. All calls take `&self` and may come from several threads at once.
+pub trait Disk: Send + Sync + fmt::Debug + 'static {
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Fills `out` from `offset`; `UnexpectedEof` past the end.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset`, growing the file if need be. Not durable until a `sync`.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset` and makes exactly this range durable.
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Makes all earlier writes and the length durable.
+    fn sync(&self) -> io::Result<()>;
+    /// Cuts or extends (with zeros). Durable with the next `sync`.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}

@@ -1,0 +1,35 @@
+//! Every bound of the store, with its unit. A number that limits a caller stands here and nowhere else.
+
+/// Longest key of a record in bytes, as encoded for its order.
+pub const KEY_BYTES_MAX: usize = 4096;
+/// Longest value of a record in bytes, as encoded. The log may set a lower bound: see [`commit_bytes_max`].
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Longest name of a table in bytes.
+pub const TABLE_NAME_BYTES_MAX: usize = 255;
+/// Longest name of a state or a machine in bytes.
+pub const STATE_NAME_BYTES_MAX: usize = 64;
+/// Most states of one machine.
+pub const STATES_MAX: usize = 256;
+/// Longest scope of a remembered key in bytes; the alphabet is `[A-Za-z0-9._-]`.
+pub const SCOPE_BYTES_MAX: usize = 64;
+/// Longest remembered key in bytes.
+pub const ONCE_KEY_BYTES_MAX: usize = 255;
+
+/// Smallest log half in bytes.
+pub const LOG_HALF_BYTES_MIN: u64 = 16 << 10;
+/// Largest log half in bytes.
+pub const LOG_HALF_BYTES_MAX: u64 = 1 << 30;
+/// Log half in bytes if nothing else is asked for at create.
+pub const LOG_HALF_BYTES_DEFAULT: u64 = 2 << 20;
+/// Page cache of the base in bytes if nothing else is asked for.
+pub const CACHE_BYTES_DEFAULT: usize = 16 << 20;
+/// Longest time a store may have been closed, in seconds, for that time to age its remembered keys (31 days).
+pub const MAX_OFFLINE_SECS_DEFAULT: u64 = 31 * 24 * 3600;
+
+/// Most bytes that one commit may put into the log: half of a log half, so that a half always holds two.
+pub const fn commit_bytes_max(log_half_bytes: u64) -> u64 {
+    log_half_bytes / 2
+}
+
+const _: () = assert!(LOG_HALF_BYTES_MIN >= 2 * 4096);
+const _: () = assert!(VALUE_BYTES_MAX as u64 <= commit_bytes_max(LOG_HALF_BYTES_MAX));
