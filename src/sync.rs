@@ -1,19 +1,98 @@
-//! Locks and threads through one door: parking_lot and std in the product, loom's under `--cfg loom`.
+//! Locks, atomics and threads through one door: parking_lot and std in the product, loom's under `--cfg loom`.
 //!
-//! Nobody else names a lock or spawns a thread, so that a model sees every interleaving.
+//! Owns the choice between the two and one API for both (parking_lot's: no poison, a wait borrows its guard). Nobody
+//! else names a lock, an atomic or a spawn, so that a model sees every interleaving of what it runs. Refuses timed
+//! waits, which no model can run.
+//!
+//! Lock order is the caller's matter; a lock here is never poisoned, so whoever can unwind while holding one must leave
+//! the state behind it whole.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
-
 #[cfg(not(loom))]
-impl_wait!();
+pub(crate) use std::sync::{Arc, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::thread::JoinHandle;
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Arc, atomic};
+#[cfg(loom)]
+pub(crate) use loom::thread::JoinHandle;
+#[cfg(loom)]
+pub(crate) use modelled::{Condvar, Mutex, MutexGuard};
 
 /// Starts a named thread.
 #[cfg(not(loom))]
 #[expect(clippy::disallowed_methods, reason = "the one door for threads")]
-pub(crate) fn spawn(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<()>> {
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Starts a named thread of the running model.
+#[cfg(loom)]
+pub(crate) fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
+    loom::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Loom's locks behind parking_lot's API.
+#[cfg(loom)]
+mod modelled {
+    use std::ops::{Deref, DerefMut};
+    use std::sync::PoisonError;
+
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    /// The inner guard is missing only while a wait has it, and a wait borrows this guard for that time.
+    pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.0.as_ref().expect("a wait borrows the guard")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().expect("a wait borrows the guard")
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn new() -> Condvar {
+            Condvar(loom::sync::Condvar::new())
+        }
+
+        pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            let inner = guard.0.take().expect("a wait borrows the guard");
+            guard.0 = Some(self.0.wait(inner).unwrap_or_else(PoisonError::into_inner));
+        }
+
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
 }
