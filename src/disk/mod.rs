@@ -8,6 +8,10 @@
 //! - `sync` returning `Ok`: every write and length that returned before the call is durable;
 //! - after an error of either nothing is known until the same bytes were written again and synced.
 
+pub(crate) mod create;
+pub(crate) mod file;
+pub(crate) mod ram;
+
 use std::fmt;
 use std::io;
 
