@@ -1,0 +1,20 @@
+//! Bytes and what they mean: keys in their order, values, records with their checksum.
+//!
+//! Every function here is total: any bytes give a value or a typed error, never a panic and never an allocation that the
+//! bytes do not pay for. No I/O.
+
+mod dyn_key;
+pub mod envelope;
+mod key;
+mod keys;
+mod value;
+pub mod varint;
+mod version;
+
+pub use dyn_key::DynKey;
+pub use key::{Key, KeyKind, KeyPart, encode_key};
+pub use keys::Keys;
+#[cfg(feature = "json")]
+pub use value::Json;
+pub use value::{Bincode, Codec, CodecId, encode_verified};
+pub use version::Version;
