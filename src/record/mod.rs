@@ -1,0 +1,3 @@
+//! Records: one key, its value, version and state.
+
+pub mod decide;
