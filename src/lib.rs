@@ -16,6 +16,8 @@ mod machine;
 #[cfg(not(loom))]
 mod record;
 mod sync;
+#[cfg(all(feature = "test-util", not(loom)))]
+pub mod testkit;
 
 #[cfg(all(not(loom), feature = "test-util"))]
 pub use clock::ManualClock;

@@ -8,9 +8,13 @@
 //! - `sync` returning `Ok`: every write and length that returned before the call is durable;
 //! - after an error of either nothing is known until the same bytes were written again and synced.
 
+#[cfg(feature = "test-util")]
+pub(crate) mod crash;
 pub(crate) mod create;
 pub(crate) mod file;
 pub(crate) mod ram;
+#[cfg(feature = "test-util")]
+pub(crate) mod sim;
 
 use std::fmt;
 use std::io;

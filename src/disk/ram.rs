@@ -12,7 +12,7 @@ use super::Disk;
 
 /// Bytes in memory. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RamDisk(Arc<RwLock<Bytes>>);
+pub struct RamDisk(Arc<RwLock<Bytes>>);
 
 /// Apart, so that a handle can be shown without its megabytes.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Bytes(Vec<u8>);
 
 impl RamDisk {
     /// A disk of length zero.
-    pub(crate) fn new() -> RamDisk {
+    pub fn new() -> RamDisk {
         RamDisk::default()
     }
 }
