@@ -14,13 +14,13 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Disk;
 use super::create::{self, Building, Creation};
 use crate::error::{Error, ErrorKind, Result};
+#[cfg(target_os = "linux")]
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Pause between two looks at a lock that somebody else holds.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -44,7 +44,7 @@ struct Inner {
     #[cfg(target_os = "linux")]
     dsync_refused: AtomicBool,
     #[cfg(not(unix))]
-    cursor: parking_lot::Mutex<()>,
+    cursor: crate::sync::Mutex<()>,
 }
 
 /// What [`FileDisk::open_or_create`] came to.
@@ -107,7 +107,7 @@ impl FileDisk {
             #[cfg(target_os = "linux")]
             dsync_refused: AtomicBool::new(false),
             #[cfg(not(unix))]
-            cursor: parking_lot::Mutex::new(()),
+            cursor: crate::sync::Mutex::new(()),
         }))
     }
 

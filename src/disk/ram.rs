@@ -6,13 +6,12 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-
 use super::Disk;
+use crate::sync::Mutex;
 
 /// Bytes in memory. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct RamDisk(Arc<RwLock<Bytes>>);
+pub struct RamDisk(Arc<Mutex<Bytes>>);
 
 /// Apart, so that a handle can be shown without its megabytes.
 #[derive(Default)]
@@ -27,15 +26,15 @@ impl RamDisk {
 
 impl Disk for RamDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.read().0.len() as u64)
+        Ok(self.0.lock().0.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_from(&self.0.read().0, offset, out)
+        read_from(&self.0.lock().0, offset, out)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        write_into(&mut self.0.write().0, offset, data)
+        write_into(&mut self.0.lock().0, offset, data)
     }
 
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -47,7 +46,7 @@ impl Disk for RamDisk {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        resize(&mut self.0.write().0, len)
+        resize(&mut self.0.lock().0, len)
     }
 }
 

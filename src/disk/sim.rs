@@ -13,11 +13,10 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
-
 use super::Disk;
 use super::crash::{self, Change, CrashPlan, Piece};
 use super::ram;
+use crate::sync::Mutex;
 
 /// Largest simulated disk in bytes: an offset out of thin air must not take the memory of the machine. Calls beyond are
 /// refused before anything else, so every position below fits a `usize`.
@@ -30,7 +29,7 @@ pub struct SimDisk(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    observer: RwLock<Option<Observer>>,
+    observer: Mutex<Option<Observer>>,
 }
 
 type Observer = Arc<dyn Fn(&Event<'_>, &SimDisk) + Send + Sync>;
@@ -165,7 +164,7 @@ impl SimDisk {
     fn with_state(state: State) -> SimDisk {
         SimDisk(Arc::new(Shared {
             state: Mutex::new(state),
-            observer: RwLock::new(None),
+            observer: Mutex::new(None),
         }))
     }
 
@@ -204,12 +203,12 @@ impl SimDisk {
     /// overlap in time may be observed at the same time. An observer that captures a clone of this disk keeps it alive
     /// until [`stop_observing`](SimDisk::stop_observing); it is handed one, so it need not.
     pub fn on_event(&self, observer: impl Fn(&Event<'_>, &SimDisk) + Send + Sync + 'static) {
-        *self.0.observer.write() = Some(Arc::new(observer));
+        *self.0.observer.lock() = Some(Arc::new(observer));
     }
 
     /// Ends the calls of the observer.
     pub fn stop_observing(&self) {
-        *self.0.observer.write() = None;
+        *self.0.observer.lock() = None;
     }
 
     /// Lets `passing` calls of this kind through from now on, then fails with `error`.
@@ -287,7 +286,7 @@ impl SimDisk {
             data,
             len,
         };
-        let observer = self.0.observer.read().clone();
+        let observer = self.0.observer.lock().clone();
         if let Some(observer) = observer {
             observer(&event, self);
         }
