@@ -4,5 +4,6 @@
 
 pub use crate::disk::Disk;
 pub use crate::disk::crash::CrashPlan;
+pub use crate::disk::fault::{EventKind, FaultKind, FaultMode};
 pub use crate::disk::ram::RamDisk;
-pub use crate::disk::sim::{Event, EventKind, FaultKind, FaultMode, SimDisk};
+pub use crate::disk::sim::{Event, SimDisk};

@@ -231,10 +231,10 @@ fn check_position(offset: u64, len: usize) -> io::Result<()> {
 }
 
 fn look(path: &Path, wait: Duration) -> Result<Look> {
-    let began = Instant::now();
+    let patience = Patience::begin(wait);
     for _ in 0..REPLACED_MAX {
         let file = open_regular(path)?;
-        lock_within(&file, path, wait.saturating_sub(began.elapsed()))?;
+        lock_within(&file, path, &patience)?;
         // Under the lock nobody of ours moves this file away. If the path names another one by now, or none, then the
         // lock that was waited for belongs to a file that nobody will find again.
         if !still_at(path, &file)? {
@@ -290,11 +290,29 @@ pub(super) fn still_at(_path: &Path, _file: &File) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes the exclusive lock, looking again until `wait` is over.
-fn lock_within(file: &File, path: &Path, wait: Duration) -> Result<()> {
-    let began = Instant::now();
+/// How long somebody is still ready to wait.
+struct Patience {
+    began: Instant,
+    wait: Duration,
+}
+
+impl Patience {
+    fn begin(wait: Duration) -> Patience {
+        Patience {
+            began: Instant::now(),
+            wait,
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.wait.saturating_sub(self.began.elapsed())
+    }
+}
+
+/// Takes the exclusive lock, looking again while there is patience.
+fn lock_within(file: &File, path: &Path, patience: &Patience) -> Result<()> {
     while !try_lock(file, path)? {
-        let left = wait.saturating_sub(began.elapsed());
+        let left = patience.left();
         if left.is_zero() {
             return Err(busy(path, "another process or handle has the file open"));
         }

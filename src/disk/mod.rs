@@ -11,6 +11,8 @@
 #[cfg(feature = "test-util")]
 pub(crate) mod crash;
 pub(crate) mod create;
+#[cfg(feature = "test-util")]
+pub(crate) mod fault;
 pub(crate) mod file;
 pub(crate) mod ram;
 #[cfg(feature = "test-util")]
@@ -20,6 +22,10 @@ use std::fmt;
 use std::io;
 
 /// Random access to one file of bytes. All calls take `&self` and may come from several threads at once.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "a disk is not a collection, and nobody asks whether it is empty"
+)]
 pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;

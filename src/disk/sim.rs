@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::Disk;
 use super::crash::{self, Change, CrashPlan, Piece};
+use super::fault::{Call, EventKind, FaultKind, FaultMode, Faults};
 use super::ram;
 use crate::sync::Mutex;
 
@@ -40,8 +41,7 @@ struct State {
     durable: Arc<Vec<u8>>,
     /// In order, what `cache` has and `durable` may lack; without what a failed sync lost.
     pending: Vec<Change>,
-    faults: Vec<Fault>,
-    fired: u64,
+    faults: Faults,
     events: u64,
     capacity: Option<u64>,
 }
@@ -60,86 +60,6 @@ pub struct Event<'a> {
     pub data: &'a [u8],
     /// Bytes written, or the new length.
     pub len: u64,
-}
-
-/// The calls that change something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EventKind {
-    /// [`Disk::write`].
-    Write,
-    /// [`Disk::write_synced`].
-    WriteSynced,
-    /// [`Disk::sync`].
-    Sync,
-    /// [`Disk::set_len`].
-    SetLen,
-}
-
-/// How a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FaultKind {
-    /// [`Disk::len`] answers an error.
-    Len,
-    /// [`Disk::read`] answers an error.
-    Read,
-    /// [`Disk::write`] changes nothing.
-    Write,
-    /// [`Disk::write`] puts the first half into the cache.
-    WriteShort,
-    /// [`Disk::write_synced`] changes nothing.
-    WriteSynced,
-    /// [`Disk::write_synced`] puts the first half into the cache, not durable.
-    WriteSyncedShort,
-    /// [`Disk::write_synced`] fills the cache, and the bytes are lost as by a failed sync.
-    WriteSyncedLost,
-    /// [`Disk::write_synced`] makes all durable and yet answers an error.
-    WriteSyncedLanded,
-    /// [`Disk::sync`] loses what it was to make durable.
-    Sync,
-    /// [`Disk::sync`] makes all durable and yet answers an error.
-    SyncLanded,
-    /// [`Disk::set_len`] changes nothing.
-    SetLen,
-}
-
-/// How long a fault stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultMode {
-    /// One call fails.
-    FailOnce,
-    /// All calls fail from there on, until [`SimDisk::heal`].
-    FailForever,
-}
-
-struct Fault {
-    kind: FaultKind,
-    passing: u64,
-    mode: FaultMode,
-    error: io::ErrorKind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Call {
-    Len,
-    Read,
-    Change(EventKind),
-}
-
-impl FaultKind {
-    fn call(self) -> Call {
-        match self {
-            FaultKind::Len => Call::Len,
-            FaultKind::Read => Call::Read,
-            FaultKind::Write | FaultKind::WriteShort => Call::Change(EventKind::Write),
-            FaultKind::WriteSynced
-            | FaultKind::WriteSyncedShort
-            | FaultKind::WriteSyncedLost
-            | FaultKind::WriteSyncedLanded => Call::Change(EventKind::WriteSynced),
-            FaultKind::Sync | FaultKind::SyncLanded => Call::Change(EventKind::Sync),
-            FaultKind::SetLen => Call::Change(EventKind::SetLen),
-        }
-    }
 }
 
 impl SimDisk {
@@ -213,12 +133,7 @@ impl SimDisk {
 
     /// Lets `passing` calls of this kind through from now on, then fails with `error`.
     pub fn fail(&self, kind: FaultKind, passing: u64, mode: FaultMode, error: io::ErrorKind) {
-        self.0.state.lock().faults.push(Fault {
-            kind,
-            passing,
-            mode,
-            error,
-        });
+        self.0.state.lock().faults.add(kind, passing, mode, error);
     }
 
     /// Bytes that the disk has room for; writes and lengths beyond answer `StorageFull` and change nothing.
@@ -235,7 +150,7 @@ impl SimDisk {
 
     /// How often a fault struck. 0 means that the whole workload ran through.
     pub fn faults_fired(&self) -> u64 {
-        self.0.state.lock().fired
+        self.0.state.lock().faults.fired()
     }
 
     /// How many calls that change something began.
@@ -291,7 +206,7 @@ impl SimDisk {
             observer(&event, self);
         }
         let mut state = self.0.state.lock();
-        match state.strike(Call::Change(kind)) {
+        match state.faults.strike(Call::Change(kind)) {
             None => {
                 state.check_room(&event)?;
                 state.apply(&event);
@@ -306,30 +221,6 @@ impl SimDisk {
 }
 
 impl State {
-    /// The fault that meets this call, if one does.
-    fn strike(&mut self, call: Call) -> Option<(FaultKind, io::Error)> {
-        let mut struck = None;
-        self.faults.retain_mut(|fault| {
-            if fault.kind.call() != call {
-                return true;
-            }
-            if fault.passing > 0 {
-                fault.passing -= 1;
-                return true;
-            }
-            if struck.is_some() {
-                return true;
-            }
-            struck = Some((
-                fault.kind,
-                io::Error::new(fault.error, format!("simulated fault: {:?}", fault.kind)),
-            ));
-            fault.mode == FaultMode::FailForever
-        });
-        self.fired += u64::from(struck.is_some());
-        struck
-    }
-
     fn check_room(&self, event: &Event<'_>) -> io::Result<()> {
         let end = event.offset.saturating_add(event.len);
         let grows = end > self.cache.len() as u64;
@@ -429,7 +320,7 @@ impl fmt::Debug for SimDisk {
 impl Disk for SimDisk {
     fn len(&self) -> io::Result<u64> {
         let mut state = self.0.state.lock();
-        match state.strike(Call::Len) {
+        match state.faults.strike(Call::Len) {
             None => Ok(state.cache.len() as u64),
             Some((_, error)) => Err(error),
         }
@@ -437,7 +328,7 @@ impl Disk for SimDisk {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        match state.strike(Call::Read) {
+        match state.faults.strike(Call::Read) {
             None => ram::read_from(&state.cache, offset, out),
             Some((_, error)) => Err(error),
         }

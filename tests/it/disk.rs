@@ -476,11 +476,11 @@ fn the_observer_sees_each_call_before_its_effect_and_may_cut_inside_it() {
         "a sync that is cut may have done nothing"
     );
     let (.., images) = &seen[2];
-    assert!(images.iter().all(|image| landed_or_cut(image)));
-}
-
-fn landed_or_cut(image: &SimDisk) -> bool {
-    matches!(image.durable_image().len(), 9 | 2048)
+    assert!(
+        images
+            .iter()
+            .all(|image| matches!(image.durable_image().len(), 9 | 2048))
+    );
 }
 
 /// Guards against a lock held around the observer: a test that holds one call back would hang all others.

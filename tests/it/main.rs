@@ -1,4 +1,4 @@
 //! Behaviour through the public API, one binary.
-#![cfg(feature = "test-util")]
+#![cfg(all(feature = "test-util", not(loom)))]
 
 mod disk;
