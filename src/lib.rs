@@ -1,46 +1,48 @@
 //! An embedded, single-file, transactional key-value store that makes a step safe to run again.
 
-#[cfg(not(loom))]
 mod clock;
-#[cfg(not(loom))]
 mod codec;
-#[cfg(not(loom))]
+mod dedupe;
 mod disk;
-#[cfg(not(loom))]
 mod engine;
 mod error;
 mod group;
 pub mod limits;
-#[cfg(not(loom))]
 mod machine;
-#[cfg(not(loom))]
 mod record;
+mod stats;
+mod store;
 mod sync;
-#[cfg(all(feature = "test-util", not(loom)))]
+mod table;
+#[cfg(feature = "test-util")]
 pub mod testkit;
+mod txn;
 
-#[cfg(all(not(loom), feature = "test-util"))]
+#[cfg(feature = "test-util")]
 pub use clock::ManualClock;
-#[cfg(not(loom))]
 pub use clock::{Clock, Sample, SystemClock};
-#[cfg(all(not(loom), feature = "json"))]
+#[cfg(feature = "json")]
 pub use codec::Json;
-#[cfg(not(loom))]
 pub use codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, KeyPart, Keys, Version};
+pub use dedupe::{Keep, Once, OnceKey, Remembered};
+pub use engine::Level;
 pub use error::{Error, ErrorKind, Result};
-#[cfg(not(loom))]
 pub use machine::decide::Why;
-#[cfg(not(loom))]
 pub use machine::{Machine, MachineDef, State, StateOf, Stateless};
-#[cfg(not(loom))]
 pub use record::decide::Condition;
+pub use record::{Deleted, Found, Written};
+pub use stats::Stats;
+pub use store::{Options, Page, ReadTx, Scan, Store, WriteTx};
+pub use table::transition::{Refusal, Transitioned};
+pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 
 /// Pure functions for the tests of this crate. No promise of any kind.
 #[doc(hidden)]
-#[cfg(all(not(loom), feature = "test-util"))]
+#[cfg(feature = "test-util")]
 pub mod internals {
     pub use crate::clock::{Retention, Schedule};
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
+    pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,

@@ -7,6 +7,8 @@
 //! Lock order is the caller's matter; a lock here is never poisoned, so whoever can unwind while holding one must leave
 //! the state behind it whole.
 
+// No model runs what this guards (an open store), so it is the same in both.
+pub(crate) use parking_lot::RecursiveRwLock;
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
@@ -29,6 +31,13 @@ pub(crate) fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Waits for a signal or until `limit` is over; says whether it is over. For intervals of the background thread only:
+/// no model can run a timed wait.
+#[cfg(not(loom))]
+pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) -> bool {
+    signal.wait_for(guard, limit).timed_out()
 }
 
 /// Starts a named thread of the running model.

@@ -5,8 +5,10 @@
 
 mod dyn_key;
 pub mod envelope;
+pub(crate) mod frame;
 mod key;
 mod keys;
+pub(crate) mod superblock;
 mod value;
 pub mod varint;
 mod version;

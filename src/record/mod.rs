@@ -1,3 +1,237 @@
 //! Records: one key, its value, version and state.
+//!
+//! Owns the keys under which records lie, their envelopes, and the versions: none is given twice to a key, because a
+//! table keeps the highest version it ever removed. Knows a state as a name only.
 
 pub mod decide;
+
+use crate::codec::{CodecId, Version, envelope};
+use crate::engine::{Bytes, Space};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+use crate::txn::Txn;
+
+use decide::{Condition, DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put};
+
+/// Prefix of the meta keys that hold the highest version removed from a table.
+const REMOVED: u8 = b'r';
+
+/// What a condition or a transition found instead of what was asked for. Says what is stored, not who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub(crate) version: Option<Version>,
+    pub(crate) state: Option<String>,
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) codec: CodecId,
+}
+
+impl Found {
+    /// The version of the record, or `None` if there is no record.
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// Name of the state, if there is a record and its table has states.
+    pub fn state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// The value as it is stored, or `None` if there is no record.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.value.as_deref()
+    }
+}
+
+/// What a put did. `Conflict` means that nothing was written.
+#[must_use = "a conflict means that nothing was written"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The record was written and has this version.
+    Applied(Version),
+    /// The record already is what this call would have made it; by whom is not known. Nothing was written.
+    Unchanged(Version),
+    /// The condition does not hold. Nothing was written.
+    Conflict(Found),
+}
+
+/// What a delete did. `Conflict` means that nothing was removed.
+#[must_use = "a conflict means that nothing was removed"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// The record was removed; this was its version.
+    Applied(Version),
+    /// There is no record.
+    AlreadyGone,
+    /// The condition does not hold. Nothing was removed.
+    Conflict(Found),
+}
+
+impl Written {
+    /// The version, if the record now is what the call offered.
+    ///
+    /// # Errors
+    /// `Conflict`, carrying what was found.
+    pub fn or_abort(self) -> Result<Version> {
+        match self {
+            Written::Applied(version) | Written::Unchanged(version) => Ok(version),
+            Written::Conflict(found) => Err(conflict(found)),
+        }
+    }
+}
+
+impl Deleted {
+    /// Nothing, if there is no such record now.
+    ///
+    /// # Errors
+    /// `Conflict`, carrying what was found.
+    pub fn or_abort(self) -> Result<()> {
+        match self {
+            Deleted::Applied(_) | Deleted::AlreadyGone => Ok(()),
+            Deleted::Conflict(found) => Err(conflict(found)),
+        }
+    }
+}
+
+impl Error {
+    /// What a condition or a transition found, for kind `Conflict`.
+    pub fn found(&self) -> Option<&Found> {
+        self.carried()
+    }
+}
+
+/// A found record as an error, for callers that abort on it.
+pub(crate) fn conflict(found: Found) -> Error {
+    let version = found.version.map_or(0, Version::get);
+    let message = match &found.state {
+        Some(state) => format!("condition does not hold, found_version={version}, found_state={state}"),
+        None => format!("condition does not hold, found_version={version}"),
+    };
+    Error::carrying(ErrorKind::Conflict, message, found)
+}
+
+/// A record as it lies in the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    pub(crate) version: Version,
+    pub(crate) state: Option<String>,
+    pub(crate) value: Vec<u8>,
+}
+
+impl Raw {
+    pub(crate) fn decode(key: &[u8], bytes: &Bytes) -> Result<Raw> {
+        // The space byte is no part of the checksum: it says where, not what.
+        let envelope = envelope::decode(key.get(1..).unwrap_or_default(), bytes)?;
+        let state = envelope.state.map(str::to_owned);
+        Ok(Raw { version: envelope.version, state, value: envelope.value.to_vec() })
+    }
+
+    fn stored(&self) -> Stored<'_> {
+        Stored { version: self.version, state: self.state.as_deref(), value: &self.value }
+    }
+
+    pub(crate) fn found(self, codec: CodecId) -> Found {
+        Found { version: Some(self.version), state: self.state, value: Some(self.value), codec }
+    }
+}
+
+/// What was found where nothing is.
+pub(crate) fn found_nothing(codec: CodecId) -> Found {
+    Found { version: None, state: None, value: None, codec }
+}
+
+/// The start of the keys of a table's records.
+pub(crate) fn key_prefix(table: u32, more: usize) -> Vec<u8> {
+    let mut key = Space::Records.key(4 + more);
+    key.extend_from_slice(&table.to_be_bytes());
+    key
+}
+
+/// What lies behind all keys of a table's records.
+pub(crate) fn key_end(table: u32) -> Vec<u8> {
+    match table.checked_add(1) {
+        Some(next) => key_prefix(next, 0),
+        None => vec![Space::Records as u8 + 1],
+    }
+}
+
+/// Splits a record's key into its table and the encoded key.
+pub(crate) fn encoded_key(key: &[u8]) -> &[u8] {
+    key.get(5..).unwrap_or_default()
+}
+
+pub(crate) fn read(txn: &Txn, key: &[u8]) -> Result<Option<Raw>> {
+    txn.get(key)?.map(|bytes| Raw::decode(key, &bytes)).transpose()
+}
+
+/// A put as its table made it ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Put<'a> {
+    pub(crate) table: u32,
+    pub(crate) codec: CodecId,
+    pub(crate) condition: Condition,
+    pub(crate) offered: Offered<'a>,
+}
+
+/// Decides a put and writes it.
+pub(crate) fn put(txn: &mut Txn, key: Vec<u8>, put: Put<'_>) -> Result<Written> {
+    check_value(put.offered.value)?;
+    let stored = read(txn, &key)?;
+    let removed_max = if stored.is_none() { removed_max(txn, put.table)? } else { 0 };
+    match decide_put(put.condition, stored.as_ref().map(Raw::stored), put.offered, removed_max)? {
+        PutVerdict::Apply { version, state } => {
+            write(txn, key, version, state, put.offered.value);
+            Ok(Written::Applied(version))
+        }
+        PutVerdict::Unchanged(version) => Ok(Written::Unchanged(version)),
+        PutVerdict::Conflict => {
+            Ok(Written::Conflict(stored.map_or_else(|| found_nothing(put.codec), |raw| raw.found(put.codec))))
+        }
+    }
+}
+
+/// Decides a delete and removes the record.
+pub(crate) fn delete(txn: &mut Txn, table: u32, key: Vec<u8>, codec: CodecId, condition: Condition) -> Result<Deleted> {
+    let stored = read(txn, &key)?;
+    match (decide_delete(condition, stored.as_ref().map(|raw| raw.version))?, stored) {
+        (DeleteVerdict::Apply, Some(raw)) => {
+            let removed = removed_max(txn, table)?.max(raw.version.get());
+            txn.put(removed_key(table), removed.to_be_bytes().to_vec());
+            txn.remove(key);
+            Ok(Deleted::Applied(raw.version))
+        }
+        (DeleteVerdict::Conflict, Some(raw)) => Ok(Deleted::Conflict(raw.found(codec))),
+        _ => Ok(Deleted::AlreadyGone),
+    }
+}
+
+/// Writes a record whose version was decided.
+pub(crate) fn write(txn: &mut Txn, key: Vec<u8>, version: Version, state: Option<&str>, value: &[u8]) {
+    let mut bytes = Vec::with_capacity(value.len() + 32);
+    let record = envelope::Envelope { version, state, value };
+    envelope::encode(key.get(1..).unwrap_or_default(), &record, &mut bytes);
+    txn.put(key, bytes);
+}
+
+pub(crate) fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() <= limits::VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    let (bytes, max) = (value.len(), limits::VALUE_BYTES_MAX);
+    Err(Error::new(ErrorKind::TooLarge, format!("value too large, bytes={bytes}, bytes_max={max}")))
+}
+
+/// The highest version ever removed from a table; 0 if none was.
+fn removed_max(txn: &Txn, table: u32) -> Result<u64> {
+    let Some(bytes) = txn.get(&removed_key(table))? else { return Ok(0) };
+    let bytes: [u8; 8] = (*bytes)
+        .try_into()
+        .map_err(|_| Error::new(ErrorKind::Corrupt, format!("highest removed version is damaged, table_id={table}")))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+fn removed_key(table: u32) -> Vec<u8> {
+    let mut key = Space::Meta.key(5);
+    key.push(REMOVED);
+    key.extend_from_slice(&table.to_be_bytes());
+    key
+}

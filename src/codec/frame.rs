@@ -1,0 +1,174 @@
+//! A frame: one commit as it lies in the log.
+//!
+//! Owns the bytes of a frame, both ways. Total: any bytes give a frame or [`None`], never a panic. Knows neither where a
+//! frame lies nor whether it may be believed; `engine::recovery` decides that.
+//!
+//! Others may rely on: a frame that decodes is byte for byte one that [`encode`] made for the same store (the checksum
+//! is salted with the store's identity, so that a frame inside somebody's value is no frame of this log).
+
+use super::varint;
+
+/// First bytes of every frame, so that good frames can be found behind a bad one.
+pub(crate) const MAGIC: [u8; 4] = *b"SPF\x01";
+/// Bytes before the body: magic, checksum, body length, sequence, life.
+const HEAD: usize = 28;
+/// Where the checksummed part begins: behind magic and checksum.
+const SUMMED_FROM: usize = 8;
+const FIRST_OF_LIFE: u8 = 1;
+
+/// What a frame says besides its operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// One more than the frame before.
+    pub(crate) sequence: u64,
+    /// Drawn at random by the open that wrote the frame.
+    pub(crate) life: u64,
+    /// The life before, in the first frame of a life only.
+    pub(crate) previous_life: Option<u64>,
+    /// The highest sequence known to be durable when the frame was written; below `sequence`.
+    pub(crate) synced: u64,
+    /// Retention time at the commit, in nanoseconds.
+    pub(crate) retention_ns: u64,
+    /// The highest wall time seen up to the commit, in nanoseconds since 1970.
+    pub(crate) highest_wall_ns: i64,
+}
+
+/// One change: the new value of a key, or its removal.
+pub(crate) type Op<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// A frame read back; borrows the bytes it was read from.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) header: Header,
+    /// Length of the whole frame in bytes.
+    pub(crate) len: usize,
+    ops: &'a [u8],
+}
+
+/// Appends the frame of `ops` to `out` and gives its length in bytes.
+pub(crate) fn encode<'a>(
+    salt: u32,
+    header: &Header,
+    ops: impl Iterator<Item = Op<'a>>,
+    out: &mut Vec<u8>,
+) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&header.sequence.to_le_bytes());
+    out.extend_from_slice(&header.life.to_le_bytes());
+    match header.previous_life {
+        Some(life) => {
+            out.push(FIRST_OF_LIFE);
+            out.extend_from_slice(&life.to_le_bytes());
+        }
+        None => out.push(0),
+    }
+    varint::put(out, header.sequence.saturating_sub(header.synced));
+    out.extend_from_slice(&header.retention_ns.to_le_bytes());
+    out.extend_from_slice(&header.highest_wall_ns.to_le_bytes());
+    for (key, value) in ops {
+        encode_op(key, value, out);
+    }
+    let len = out.len() - start;
+    seal(salt, &mut out[start..]);
+    len
+}
+
+fn encode_op(key: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) {
+    // One number holds the key's length and whether a value follows.
+    varint::put(out, (key.len() as u64) << 1 | u64::from(value.is_some()));
+    out.extend_from_slice(key);
+    if let Some(value) = value {
+        varint::put(out, value.len() as u64);
+        out.extend_from_slice(value);
+    }
+}
+
+fn seal(salt: u32, frame: &mut [u8]) {
+    let body = (frame.len() - HEAD) as u32;
+    frame[8..12].copy_from_slice(&body.to_le_bytes());
+    let crc = checksum(salt, &frame[SUMMED_FROM..]);
+    frame[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn checksum(salt: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(salt);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Reads the frame at the start of `bytes`; `None` if there is no good one.
+pub(crate) fn decode(salt: u32, bytes: &[u8]) -> Option<Frame<'_>> {
+    let mut head = Cursor(bytes);
+    if head.array::<4>()? != MAGIC {
+        return None;
+    }
+    let crc = u32::from_le_bytes(head.array()?);
+    let body = u32::from_le_bytes(head.array()?) as usize;
+    let len = HEAD.checked_add(body)?;
+    let whole = bytes.get(..len)?;
+    if checksum(salt, whole.get(SUMMED_FROM..)?) != crc {
+        return None;
+    }
+    let mut rest = Cursor(whole.get(12..)?);
+    let sequence = u64::from_le_bytes(rest.array()?);
+    let life = u64::from_le_bytes(rest.array()?);
+    let previous_life = match rest.array::<1>()? {
+        [0] => None,
+        [FIRST_OF_LIFE] => Some(u64::from_le_bytes(rest.array()?)),
+        _ => return None,
+    };
+    let synced = sequence.checked_sub(rest.varint()?)?;
+    let retention_ns = u64::from_le_bytes(rest.array()?);
+    let highest_wall_ns = i64::from_le_bytes(rest.array()?);
+    let header = Header { sequence, life, previous_life, synced, retention_ns, highest_wall_ns };
+    let frame = Frame { header, len, ops: rest.0 };
+    // Operations are judged here, so that a frame that decodes can be applied whole.
+    let mut ops = Cursor(frame.ops);
+    while !ops.0.is_empty() {
+        ops.op()?;
+    }
+    Some(frame)
+}
+
+impl Frame<'_> {
+    /// The operations in the order in which they were encoded.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = Op<'_>> {
+        let mut cursor = Cursor(self.ops);
+        std::iter::from_fn(move || cursor.op())
+    }
+}
+
+/// The bytes not yet read.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        varint::take(&mut self.0).ok()
+    }
+
+    fn op(&mut self) -> Option<Op<'a>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let head = self.varint()?;
+        let key = self.take(usize::try_from(head >> 1).ok()?)?;
+        if head & 1 == 0 {
+            return Some((key, None));
+        }
+        let len = self.varint()?;
+        let value = self.take(usize::try_from(len).ok()?)?;
+        Some((key, Some(value)))
+    }
+}

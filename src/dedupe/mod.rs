@@ -1,0 +1,309 @@
+//! Remembered keys: did this operation already happen, and what did it answer?
+//!
+//! Owns the keys, their entries and their ends. An entry lies in the key space whose entries end, so that the checkpoint
+//! frees its space; whether it is over is judged here, when it is read, with the one `now` of the transaction. The
+//! layout behind [`look_up`], [`remember`] and [`forget`] is this module's own matter.
+
+pub mod decide;
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::engine::{Now, Space};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::{ONCE_KEY_BYTES_MAX, SCOPE_BYTES_MAX};
+use crate::txn::Txn;
+
+use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
+
+/// How long a key is remembered, from the commit that stored it. There is no safe default: it must cover the longest
+/// time after which the same delivery can still arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// At least this long, counted in retention time. Not zero.
+    For(Duration),
+    /// For as long as the store exists.
+    Forever,
+}
+
+/// The name of one logical operation, what it is bound to, and how long it is remembered.
+///
+/// # Limits
+/// Scope: 1 to 64 bytes of `[A-Za-z0-9._-]`. Key: 1 to 255 bytes, compared byte for byte. A name outside of them, or a
+/// keep of zero, makes the call that uses it answer `Invalid`.
+#[must_use = "a key does nothing until a call is given it"]
+#[derive(Clone, Debug)]
+pub struct OnceKey {
+    scope: String,
+    key: Vec<u8>,
+    delivery: Delivery,
+}
+
+impl OnceKey {
+    /// Names an operation.
+    pub fn new(scope: impl Into<String>, key: impl AsRef<[u8]>, keep: Keep) -> OnceKey {
+        let delivery = Delivery { keep, fingerprint: None, issued_ns: None };
+        OnceKey { scope: scope.into(), key: key.as_ref().to_vec(), delivery }
+    }
+
+    /// Binds the key to the bytes of its request: the same key with other bytes, or with none, is a `Mismatch` error.
+    pub fn bound_to(mut self, request: impl AsRef<[u8]>) -> OnceKey {
+        let digest = blake3::hash(request.as_ref());
+        let mut fingerprint = [0; 16];
+        fingerprint.copy_from_slice(&digest.as_bytes()[..16]);
+        self.delivery.fingerprint = Some(fingerprint);
+        self
+    }
+
+    /// Says when the message was made, by its sender's clock. A delivery that is not remembered and at least as old as
+    /// its keep is then refused with `TooOld`, since it may have run and been forgotten.
+    pub fn issued_at(mut self, time: SystemTime) -> OnceKey {
+        self.delivery.issued_ns = Some(wall_ns(time));
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        check_scope(&self.scope)?;
+        if self.key.is_empty() || self.key.len() > ONCE_KEY_BYTES_MAX {
+            let message = format!("remembered key has {} bytes, bytes_min=1, bytes_max={ONCE_KEY_BYTES_MAX}", self.key.len());
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if self.delivery.keep == Keep::For(Duration::ZERO) {
+            return Err(Error::new(ErrorKind::Invalid, "a keep of zero remembers nothing, keep=0"));
+        }
+        Ok(())
+    }
+
+    /// The key under which the entry lies.
+    pub(crate) fn stored_key(&self) -> Vec<u8> {
+        stored_key(&self.scope, &self.key)
+    }
+}
+
+impl fmt::Display for OnceKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.scope, self.key.escape_ascii())
+    }
+}
+
+/// The two answers for a remembered key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Once<R> {
+    /// The work was done now; this is its result.
+    First(R),
+    /// The work was done before; this is what it answered then.
+    Repeat {
+        /// The result that the first delivery got.
+        result: R,
+        /// Wall time of the first delivery's commit.
+        first_at: SystemTime,
+    },
+}
+
+impl<R> Once<R> {
+    /// The result, whichever delivery made it.
+    pub fn into_result(self) -> R {
+        match self {
+            Once::First(result) | Once::Repeat { result, .. } => result,
+        }
+    }
+
+    /// Whether the work was done before.
+    pub fn is_repeat(&self) -> bool {
+        matches!(self, Once::Repeat { .. })
+    }
+}
+
+/// What is remembered under a key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Remembered {
+    end_ns: u64,
+    first_ns: i64,
+    fingerprint: Option<[u8; 16]>,
+    result: Vec<u8>,
+}
+
+impl Remembered {
+    /// Wall time of the commit that stored the key.
+    pub fn first_at(&self) -> SystemTime {
+        wall_time(self.first_ns)
+    }
+
+    /// Digest of the request that the key is bound to.
+    pub fn fingerprint(&self) -> Option<[u8; 16]> {
+        self.fingerprint
+    }
+
+    /// The stored result, encoded.
+    pub fn result_bytes(&self) -> &[u8] {
+        &self.result
+    }
+
+    /// Whether it is kept for as long as the store exists.
+    pub fn is_forever(&self) -> bool {
+        self.end_ns == decide::NEVER
+    }
+}
+
+impl fmt::Debug for Remembered {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Remembered")
+            .field("first_at", &self.first_at())
+            .field("fingerprint", &self.fingerprint)
+            .field("result_bytes", &self.result.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Error {
+    /// What is remembered under the key, for kind `Mismatch`.
+    pub fn remembered(&self) -> Option<&Remembered> {
+        self.carried()
+    }
+}
+
+/// What a delivery meets.
+#[derive(Debug)]
+pub(crate) enum Met {
+    /// Nothing: run, and remember until `end_ns`.
+    First { end_ns: u64 },
+    /// A repeat of what is remembered.
+    Repeat(Remembered),
+}
+
+/// Judges a delivery. Looked at before any other condition.
+///
+/// # Errors
+/// `Mismatch` with what is remembered; `TooOld`; `Corrupt` if the entry is damaged.
+pub(crate) fn meet(txn: &Txn, key: &OnceKey) -> Result<Met> {
+    let remembered = read(txn, &key.stored_key())?;
+    let now = txn.now();
+    let stored =
+        remembered.as_ref().map(|entry| Remembering { end_ns: entry.end_ns, fingerprint: entry.fingerprint });
+    match (decide_once(stored, key.delivery, now.retention_ns, now.schedule_ns), remembered) {
+        (OnceVerdict::First { end_ns }, _) => Ok(Met::First { end_ns }),
+        (OnceVerdict::Repeat, Some(remembered)) => Ok(Met::Repeat(remembered)),
+        (OnceVerdict::Mismatch, Some(remembered)) => {
+            let message = format!("remembered key belongs to another request, key={key}");
+            Err(Error::carrying(ErrorKind::Mismatch, message, remembered))
+        }
+        (OnceVerdict::TooOld, _) => {
+            let message = format!("delivery is older than its keep and not remembered, key={key}");
+            Err(Error::new(ErrorKind::TooOld, message))
+        }
+        (OnceVerdict::Repeat | OnceVerdict::Mismatch, None) => Err(damaged()),
+    }
+}
+
+/// Stores a key with its result.
+pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8>) {
+    let Now { schedule_ns, .. } = txn.now();
+    let entry = Remembered { end_ns, first_ns: schedule_ns, fingerprint: key.delivery.fingerprint, result };
+    let stored_key = key.stored_key();
+    let bytes = encode(&stored_key, &entry);
+    txn.put(stored_key, bytes);
+}
+
+/// What is remembered under a name, if it is not over.
+pub(crate) fn look_up(txn: &Txn, scope: &str, key: &[u8]) -> Result<Option<Remembered>> {
+    check_scope(scope)?;
+    let remembered = read(txn, &stored_key(scope, key))?;
+    Ok(remembered.filter(|entry| is_alive(entry.end_ns, txn.now().retention_ns)))
+}
+
+/// Forgets a name. Says whether something was remembered.
+pub(crate) fn forget(txn: &mut Txn, scope: &str, key: &[u8]) -> Result<bool> {
+    let alive = look_up(txn, scope, key)?.is_some();
+    if alive {
+        txn.remove(stored_key(scope, key));
+    }
+    Ok(alive)
+}
+
+fn read(txn: &Txn, stored_key: &[u8]) -> Result<Option<Remembered>> {
+    txn.get(stored_key)?.map(|bytes| decode(stored_key, &bytes).ok_or_else(damaged)).transpose()
+}
+
+fn damaged() -> Error {
+    Error::new(ErrorKind::Corrupt, "entry of a remembered key is damaged")
+}
+
+fn check_scope(scope: &str) -> Result<()> {
+    let fits = (1..=SCOPE_BYTES_MAX).contains(&scope.len());
+    if fits && scope.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return Ok(());
+    }
+    let shown: String = scope.chars().take(SCOPE_BYTES_MAX).collect();
+    let message = format!("scope is not 1 to {SCOPE_BYTES_MAX} of A-Z a-z 0-9 . _ -, scope={shown:?}");
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Length of the scope, scope, key: so that no scope is the beginning of another.
+fn stored_key(scope: &str, key: &[u8]) -> Vec<u8> {
+    let mut out = Space::Ending.key(1 + scope.len() + key.len());
+    out.push(scope.len() as u8);
+    out.extend_from_slice(scope.as_bytes());
+    out.extend_from_slice(key);
+    out
+}
+
+const HAS_FINGERPRINT: u8 = 1;
+
+/// `end u64 BE | crc32 LE | flags | first i64 LE | [fingerprint 16] | result`. The checksum covers the key without its
+/// space, the end, and everything behind itself.
+fn encode(stored_key: &[u8], entry: &Remembered) -> Vec<u8> {
+    let mut out = Vec::with_capacity(37 + entry.result.len());
+    out.extend_from_slice(&entry.end_ns.to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.push(if entry.fingerprint.is_some() { HAS_FINGERPRINT } else { 0 });
+    out.extend_from_slice(&entry.first_ns.to_le_bytes());
+    out.extend_from_slice(entry.fingerprint.as_ref().map_or(&[], |digest| digest.as_slice()));
+    out.extend_from_slice(&entry.result);
+    let crc = checksum(stored_key, &out).to_le_bytes();
+    out[8..12].copy_from_slice(&crc);
+    out
+}
+
+fn decode(stored_key: &[u8], bytes: &[u8]) -> Option<Remembered> {
+    let (end, rest) = bytes.split_first_chunk::<8>()?;
+    let (crc, rest) = rest.split_first_chunk::<4>()?;
+    if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
+        return None;
+    }
+    let ([flags], rest) = rest.split_first_chunk::<1>()?;
+    let (first, rest) = rest.split_first_chunk::<8>()?;
+    let (fingerprint, result) = match *flags {
+        0 => (None, rest),
+        HAS_FINGERPRINT => rest.split_first_chunk::<16>().map(|(digest, rest)| (Some(*digest), rest))?,
+        _ => return None,
+    };
+    Some(Remembered {
+        end_ns: u64::from_be_bytes(*end),
+        first_ns: i64::from_le_bytes(*first),
+        fingerprint,
+        result: result.to_vec(),
+    })
+}
+
+/// Of the key without its space, and of the entry with its checksum left out.
+fn checksum(stored_key: &[u8], entry: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(stored_key.get(1..).unwrap_or_default());
+    hasher.update(entry.get(..8).unwrap_or_default());
+    hasher.update(entry.get(12..).unwrap_or_default());
+    hasher.finalize()
+}
+
+/// Wall nanoseconds of a time, cut off at what 64 bits hold (years 1677 to 2262).
+fn wall_ns(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+    }
+}
+
+fn wall_time(ns: i64) -> SystemTime {
+    let distance = Duration::from_nanos(ns.unsigned_abs());
+    let time = if ns < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    time.unwrap_or(UNIX_EPOCH)
+}

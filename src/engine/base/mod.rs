@@ -1,0 +1,318 @@
+//! The base: the ordered B-tree that checkpoints fill. The only address of redb in this crate.
+//!
+//! Owns redb's database over its region of the file, its tables and the error mapping. Every transaction is quick-repair
+//! (two-phase), so that opening takes milliseconds at any size. No user code runs inside a redb transaction.
+//!
+//! Others may rely on: [`Base::apply`] is atomic and durable once it returned, and may be repeated; a snapshot never
+//! changes; redb latches every error, so after one the base is opened anew over the same region.
+
+mod region;
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition};
+
+use super::memory::{Bytes, Memory};
+use super::space::Space;
+use super::view::{Layer, Span};
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+use region::{Backend, Region};
+
+type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+const META: Raw = TableDefinition::new("meta");
+const RECORDS: Raw = TableDefinition::new("records");
+const ENDING: Raw = TableDefinition::new("ending");
+/// End (big endian) and key of each entry of `ENDING`, in the order of their ends. In the base only: the log never
+/// carries it, since it follows from the entries.
+const ENDS: Raw = TableDefinition::new("ends");
+/// Where the log continues: one value under [`APPLIED_KEY`].
+const ENGINE: Raw = TableDefinition::new("engine");
+const APPLIED_KEY: &[u8] = b"applied";
+
+/// Most entries that one checkpoint drops because they are over, so that it stays short.
+const DROPPED_PER_CHECKPOINT_MAX: usize = 50_000;
+
+/// Up to where the log has been put into the base, and what the frame of that sequence said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) sequence: u64,
+    pub(crate) life: u64,
+    pub(crate) retention_ns: u64,
+    pub(crate) highest_wall_ns: i64,
+}
+
+/// The open base.
+#[derive(Debug)]
+pub(crate) struct Base {
+    disk: Arc<dyn Disk>,
+    offset: u64,
+    cache_bytes: usize,
+    open: Mutex<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    /// `None` only after an attempt to open anew failed; the next attempt starts there.
+    database: Option<Database>,
+    region: Arc<Region>,
+}
+
+/// One state of the base; readers hold it as long as they like, and pin its pages.
+pub(crate) struct BaseSnapshot {
+    meta: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    records: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    pub(crate) applied: Applied,
+}
+
+impl std::fmt::Debug for BaseSnapshot {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("BaseSnapshot").field("applied", &self.applied).finish_non_exhaustive()
+    }
+}
+
+impl Base {
+    /// Makes an empty base behind `offset` of a file under construction.
+    pub(crate) fn create(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
+        let region = Arc::new(Region::armed(disk.clone(), offset));
+        let database = open_redb(&region, cache_bytes, true)?;
+        let base = Base::with(disk, offset, cache_bytes, database, region);
+        base.apply(&Memory::new(), applied)?;
+        Ok(base)
+    }
+
+    /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
+    pub(crate) fn open(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize) -> Result<Base> {
+        let region = Arc::new(Region::overlaid(disk.clone(), offset));
+        let database = open_redb(&region, cache_bytes, false)?;
+        Ok(Base::with(disk, offset, cache_bytes, database, region))
+    }
+
+    fn with(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
+        Base { disk, offset, cache_bytes, open: Mutex::new(Opened { database: Some(database), region }) }
+    }
+
+    /// Makes everything the base shows durable, and lets its writes through.
+    pub(crate) fn arm(&self) -> Result<()> {
+        let region = self.open.lock().region.clone();
+        region.arm().map_err(|cause| Error::io("write to the base", None, cause))
+    }
+
+    /// The state after the last [`Base::apply`].
+    pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
+        let open = self.open.lock();
+        let database = open.database.as_ref().ok_or_else(closed)?;
+        let reading = database.begin_read().map_err(from_redb)?;
+        let table = |definition| reading.open_table(definition).map_err(missing);
+        let engine = table(ENGINE)?;
+        let stored = engine.get(APPLIED_KEY).map_err(from_redb)?;
+        let applied = stored
+            .and_then(|guard| Applied::decode(guard.value()))
+            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the base does not say up to where it was filled"))?;
+        let snapshot =
+            BaseSnapshot { meta: table(META)?, records: table(RECORDS)?, ending: table(ENDING)?, applied };
+        Ok(Arc::new(snapshot))
+    }
+
+    /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
+    pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
+        let open = self.open.lock();
+        open.region.arm().map_err(|cause| Error::io("write to the base", None, cause))?;
+        let database = open.database.as_ref().ok_or_else(closed)?;
+        let mut writing = database.begin_write().map_err(from_redb)?;
+        writing.set_durability(Durability::Immediate).map_err(from_redb)?;
+        writing.set_quick_repair(true);
+        {
+            let mut meta = writing.open_table(META).map_err(from_redb)?;
+            let mut records = writing.open_table(RECORDS).map_err(from_redb)?;
+            let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
+            let mut ends = writing.open_table(ENDS).map_err(from_redb)?;
+            for (key, value) in memory.iter() {
+                match Space::split(key) {
+                    Some((Space::Meta, key)) => change(&mut meta, key, value.as_deref())?,
+                    Some((Space::Records, key)) => change(&mut records, key, value.as_deref())?,
+                    Some((Space::Ending, key)) => change_ending(&mut ending, &mut ends, key, value.as_deref())?,
+                    None => return Err(Error::new(ErrorKind::Corrupt, "a key of an unknown space is in the log")),
+                }
+            }
+            drop_ended(&mut ending, &mut ends, applied.retention_ns)?;
+            let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
+            engine.insert(APPLIED_KEY, applied.encode().as_slice()).map_err(from_redb)?;
+        }
+        writing.commit().map_err(from_redb)
+    }
+
+    /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
+    pub(crate) fn reopen(&self) -> Result<()> {
+        let mut open = self.open.lock();
+        open.region.retire();
+        open.database = None;
+        open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
+        open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
+        Ok(())
+    }
+
+    /// Closes redb; later calls answer `Closed`.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self.open.lock().database.take() {
+            Some(database) => database.close().map_err(from_redb),
+            None => Ok(()),
+        }
+    }
+}
+
+impl BaseSnapshot {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let Some((space, key)) = Space::split(key) else { return Ok(None) };
+        let found = self.table(space).get(key).map_err(from_redb)?;
+        Ok(found.map(|guard| Arc::from(guard.value())))
+    }
+
+    /// The entries inside `span`, in the order of the scan.
+    pub(crate) fn range(&self, span: &Span) -> Result<Layer<'static>> {
+        let space_of = |bound: Bound<&[u8]>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
+            Bound::Unbounded => None,
+        };
+        let Some(space) = space_of(span.start_bound()) else { return Ok(Box::new(std::iter::empty())) };
+        let inside = |key: &'_ [u8]| key.get(1..).unwrap_or_default().to_vec();
+        let from = span.start_bound().map(inside);
+        // A span that ends in the next space covers the rest of its own.
+        let to = if space_of(span.end_bound()) == Some(space) { span.end_bound().map(inside) } else { Bound::Unbounded };
+        let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        let range = self.table(space).range::<&[u8]>(bounds).map_err(from_redb)?;
+        let entry = move |item: std::result::Result<(Guard, Guard), redb::StorageError>| {
+            let (key, value) = item.map_err(from_redb)?;
+            let mut whole = space.key(key.value().len());
+            whole.extend_from_slice(key.value());
+            Ok((Arc::from(whole), Some(Arc::from(value.value()))))
+        };
+        Ok(if span.reverse { Box::new(range.rev().map(entry)) } else { Box::new(range.map(entry)) })
+    }
+
+    fn table(&self, space: Space) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
+        match space {
+            Space::Meta => &self.meta,
+            Space::Records => &self.records,
+            Space::Ending => &self.ending,
+        }
+    }
+}
+
+type Guard = redb::AccessGuard<'static, &'static [u8]>;
+type Writable<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+fn change(table: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    match value {
+        Some(value) => table.insert(key, value).map_err(from_redb)?,
+        None => table.remove(key).map_err(from_redb)?,
+    };
+    Ok(())
+}
+
+/// Like `change`, and keeps the index by end: the old end's row leaves, the new one's enters.
+fn change_ending(ending: &mut Writable<'_>, ends: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    let old = match value {
+        Some(value) => ending.insert(key, value).map_err(from_redb)?,
+        None => ending.remove(key).map_err(from_redb)?,
+    };
+    if let Some(row) = old.and_then(|guard| end_row(guard.value(), key)) {
+        ends.remove(row.as_slice()).map_err(from_redb)?;
+    }
+    if let Some(row) = value.and_then(|value| end_row(value, key)) {
+        ends.insert(row.as_slice(), [].as_slice()).map_err(from_redb)?;
+    }
+    Ok(())
+}
+
+/// The index row of an entry: its end, then its key.
+fn end_row(value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+    let end = value.get(..8)?;
+    Some([end, key].concat())
+}
+
+/// Drops entries whose end is not after `now_ns`. A reader judges the end itself, so when they leave is only a matter of space.
+fn drop_ended(ending: &mut Writable<'_>, ends: &mut Writable<'_>, now_ns: u64) -> Result<()> {
+    let Some(after) = now_ns.checked_add(1) else { return Ok(()) };
+    let bound = after.to_be_bytes();
+    let mut over = Vec::new();
+    for row in ends.range::<&[u8]>(..bound.as_slice()).map_err(from_redb)?.take(DROPPED_PER_CHECKPOINT_MAX) {
+        over.push(row.map_err(from_redb)?.0.value().to_vec());
+    }
+    for row in over {
+        if let Some((_, key)) = row.split_at_checked(8) {
+            ending.remove(key).map_err(from_redb)?;
+        }
+        ends.remove(row.as_slice()).map_err(from_redb)?;
+    }
+    Ok(())
+}
+
+impl Applied {
+    fn encode(&self) -> [u8; 32] {
+        let mut out = [0; 32];
+        out[..8].copy_from_slice(&self.sequence.to_be_bytes());
+        out[8..16].copy_from_slice(&self.life.to_be_bytes());
+        out[16..24].copy_from_slice(&self.retention_ns.to_be_bytes());
+        out[24..].copy_from_slice(&self.highest_wall_ns.to_be_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Applied> {
+        let bytes: [u8; 32] = bytes.try_into().ok()?;
+        let word = |at: usize| -> Option<[u8; 8]> { bytes.get(at..at + 8)?.try_into().ok() };
+        Some(Applied {
+            sequence: u64::from_be_bytes(word(0)?),
+            life: u64::from_be_bytes(word(8)?),
+            retention_ns: u64::from_be_bytes(word(16)?),
+            highest_wall_ns: i64::from_be_bytes(word(24)?),
+        })
+    }
+}
+
+/// Opens redb over a region. A panic inside it on damaged bytes is a finding about the file, not about the caller.
+fn open_redb(region: &Arc<Region>, cache_bytes: usize, may_create: bool) -> Result<Database> {
+    let backend = Backend { region: region.clone(), may_create };
+    let open = move || Database::builder().set_cache_size(cache_bytes).create_with_backend(backend);
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
+        Ok(Ok(database)) => Ok(database),
+        Ok(Err(cause)) => Err(from_redb(cause)),
+        Err(_) => Err(Error::new(ErrorKind::Corrupt, "the base cannot be opened: its structure is damaged")),
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the base is not open")
+}
+
+/// A table that must exist and does not.
+fn missing(cause: redb::TableError) -> Error {
+    match cause {
+        redb::TableError::Storage(_) => from_redb(cause),
+        _ => Error::with_source(ErrorKind::Corrupt, "the base lacks a table", cause.to_string()),
+    }
+}
+
+/// redb's error as ours; its type stays behind, its text becomes the source.
+fn from_redb(cause: impl Into<redb::Error>) -> Error {
+    match cause.into() {
+        redb::Error::Io(cause) if cause.kind() == std::io::ErrorKind::InvalidData => {
+            Error::with_source(ErrorKind::Corrupt, "the base is damaged", cause)
+        }
+        redb::Error::Io(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Error::with_source(ErrorKind::Corrupt, "the base is cut short", cause)
+        }
+        redb::Error::Io(cause) => Error::io("read or write the base", None, cause),
+        redb::Error::Corrupted(text) => Error::with_source(ErrorKind::Corrupt, "the base is damaged", text),
+        redb::Error::UpgradeRequired(version) => {
+            let message = format!("the base has a format of another version, base_format={version}");
+            Error::new(ErrorKind::NewerFormat, message)
+        }
+        redb::Error::DatabaseClosed => closed(),
+        other => Error::with_source(ErrorKind::Io, "the base refused the call", other.to_string()),
+    }
+}

@@ -1,0 +1,223 @@
+//! The part of the file that belongs to the base, as a storage backend for it.
+//!
+//! Until it is armed, a region keeps all writes in memory: the base may recover what it finds without changing a byte of
+//! a file that is then refused. A retired region refuses everything, so that a base that was replaced after an error
+//! can neither write nor show pages that its successor has reused.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use redb::StorageBackend;
+
+use crate::disk::Disk;
+use crate::sync::Mutex;
+
+/// Granularity of the overlay in bytes.
+const BLOCK: u64 = 4096;
+
+const OVERLAID: u8 = 0;
+const ARMED: u8 = 1;
+const RETIRED: u8 = 2;
+
+/// Bytes of one file from `offset` to its end.
+#[derive(Debug)]
+pub(super) struct Region {
+    disk: Arc<dyn Disk>,
+    offset: u64,
+    mode: AtomicU8,
+    /// Writes held back while the mode is `OVERLAID`.
+    overlay: Mutex<Overlay>,
+}
+
+#[derive(Debug, Default)]
+struct Overlay {
+    blocks: BTreeMap<u64, Vec<u8>>,
+    len: Option<u64>,
+}
+
+impl Region {
+    /// A region that writes through at once: for a file under construction.
+    pub(super) fn armed(disk: Arc<dyn Disk>, offset: u64) -> Region {
+        Region { disk, offset, mode: AtomicU8::new(ARMED), overlay: Mutex::default() }
+    }
+
+    /// A region that holds writes back until [`Region::arm`].
+    pub(super) fn overlaid(disk: Arc<dyn Disk>, offset: u64) -> Region {
+        Region { disk, offset, mode: AtomicU8::new(OVERLAID), overlay: Mutex::default() }
+    }
+
+    /// Writes what was held back and makes everything the base has seen durable; from then on writes go through.
+    ///
+    /// The first block is written again even if nothing was held back: after a sync that failed in an earlier life, the
+    /// page cache may show a commit that the disk does not have, and a later sync would not write it.
+    pub(super) fn arm(&self) -> io::Result<()> {
+        let mut overlay = self.overlay.lock();
+        if self.mode.load(Ordering::Acquire) != OVERLAID {
+            return self.alive();
+        }
+        if let Some(len) = overlay.len {
+            self.disk.set_len(self.offset + len)?;
+        }
+        let len = self.disk.len()?.saturating_sub(self.offset);
+        let mut first = vec![0; BLOCK.min(len) as usize];
+        self.disk.read(self.offset, &mut first)?;
+        self.disk.write(self.offset, &first)?;
+        for (at, block) in &overlay.blocks {
+            let wanted = len.saturating_sub(*at).min(BLOCK) as usize;
+            if let Some(bytes) = block.get(..wanted) {
+                self.disk.write(self.offset + at, bytes)?;
+            }
+        }
+        self.disk.sync()?;
+        *overlay = Overlay::default();
+        self.mode.store(ARMED, Ordering::Release);
+        Ok(())
+    }
+
+    pub(super) fn is_armed(&self) -> bool {
+        self.mode.load(Ordering::Acquire) == ARMED
+    }
+
+    /// Ends this region: another one has taken its place.
+    pub(super) fn retire(&self) {
+        let _overlay = self.overlay.lock();
+        self.mode.store(RETIRED, Ordering::Release);
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        match self.mode.load(Ordering::Acquire) {
+            RETIRED => Err(io::Error::other("the base was opened anew")),
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.alive()?;
+        if self.is_armed() {
+            return self.disk.read(self.offset + offset, out);
+        }
+        let overlay = self.overlay.lock();
+        self.read_overlaid(&overlay, offset, out)
+    }
+
+    fn read_overlaid(&self, overlay: &Overlay, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let on_disk = self.disk.len()?.saturating_sub(self.offset);
+        let len = overlay.len.unwrap_or(on_disk);
+        if offset.saturating_add(out.len() as u64) > len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        // Past the end of the disk a longer overlay reads as zeros.
+        let there = (on_disk.saturating_sub(offset) as usize).min(out.len());
+        let (from_disk, beyond) = out.split_at_mut(there);
+        if !from_disk.is_empty() {
+            self.disk.read(self.offset + offset, from_disk)?;
+        }
+        beyond.fill(0);
+        let end = offset + out.len() as u64;
+        for (at, block) in overlay.blocks.range(offset.saturating_sub(BLOCK - 1)..end) {
+            let from = offset.max(*at);
+            let to = end.min(at + BLOCK);
+            if from < to {
+                let target = &mut out[(from - offset) as usize..(to - offset) as usize];
+                target.copy_from_slice(&block[(from - at) as usize..(to - at) as usize]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.alive()?;
+        if self.is_armed() {
+            return self.disk.write(self.offset + offset, data);
+        }
+        let mut overlay = self.overlay.lock();
+        let mut done = 0;
+        while done < data.len() {
+            let at = offset + done as u64;
+            let block_at = at / BLOCK * BLOCK;
+            let inside = (at - block_at) as usize;
+            let count = (BLOCK as usize - inside).min(data.len() - done);
+            if !overlay.blocks.contains_key(&block_at) {
+                let block = self.load_block(&overlay, block_at)?;
+                overlay.blocks.insert(block_at, block);
+            }
+            if let Some(block) = overlay.blocks.get_mut(&block_at) {
+                block[inside..inside + count].copy_from_slice(&data[done..done + count]);
+            }
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn load_block(&self, overlay: &Overlay, at: u64) -> io::Result<Vec<u8>> {
+        let len = overlay.len.unwrap_or(self.disk.len()?.saturating_sub(self.offset));
+        let mut block = vec![0; BLOCK as usize];
+        let there = len.saturating_sub(at).min(BLOCK) as usize;
+        self.read_overlaid(overlay, at, &mut block[..there])?;
+        Ok(block)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.alive()?;
+        if self.is_armed() {
+            return self.disk.set_len(self.offset + len);
+        }
+        let mut overlay = self.overlay.lock();
+        overlay.blocks.retain(|at, _| *at < len);
+        if let Some(block) = overlay.blocks.get_mut(&(len / BLOCK * BLOCK)) {
+            block[(len % BLOCK) as usize..].fill(0);
+        }
+        overlay.len = Some(len);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.alive()?;
+        if !self.is_armed()
+            && let Some(len) = self.overlay.lock().len
+        {
+            return Ok(len);
+        }
+        Ok(self.disk.len()?.saturating_sub(self.offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.alive()?;
+        if self.is_armed() { self.disk.sync() } else { Ok(()) }
+    }
+}
+
+/// What redb is handed. `may_create` says whether an empty region means "make a new base": anywhere but at create it
+/// means that the region is missing, and redb must not be told length 0, since it would initialise an empty store.
+#[derive(Debug)]
+pub(super) struct Backend {
+    pub(super) region: Arc<Region>,
+    pub(super) may_create: bool,
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        match self.region.len()? {
+            0 if !self.may_create => Err(io::Error::new(io::ErrorKind::InvalidData, "the base region is missing")),
+            len => Ok(len),
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.region.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.region.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.region.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.region.write(offset, data)
+    }
+}

@@ -1,0 +1,354 @@
+//! The engine: one file in which a set of changes is applied whole, durably, in an order.
+//!
+//! Owns the write path: the writer lock, the log, the memory table, the base, checkpoints and recovery. Knows keys and
+//! values as bytes in key spaces, and nothing of records.
+//!
+//! Others may rely on
+//! - A [`Writer`] sees every commit staged before it, and leaves no trace unless [`Writer::commit`] returned `Ok`.
+//! - A view from [`Engine::read`] holds only what is durable at the store's level.
+//! - Every answer decided under a `Writer` is true once [`Engine::wait`] of its ticket returned `Ok`.
+//!
+//! Lock order: writer lock, then group, then handed bytes, then shared state.
+
+mod base;
+mod checkpoint;
+mod log;
+mod memory;
+mod open;
+mod recovery;
+mod shared;
+mod space;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::{Clock, Retention, Schedule};
+use crate::codec::frame::{self, Header};
+use crate::codec::superblock::Superblock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::group::{Group, Ticket};
+use crate::limits;
+use crate::sync::{JoinHandle, Mutex, MutexGuard};
+
+use base::{Applied, Base};
+use log::{LogEnv, Mark, Position};
+use memory::Memory;
+use shared::{Frozen, Shared};
+
+pub use log::Level;
+pub(crate) use memory::Bytes;
+pub(crate) use open::{Settings, create, open};
+pub(crate) use space::Space;
+pub(crate) use view::{Layer, Merge, Span, View};
+
+/// One change of a commit: a key with its new value, or its removal.
+pub(crate) type Change = (Bytes, Option<Bytes>);
+
+/// An open file. Dropping it stops the background thread; [`Engine::close`] also empties the log.
+pub(crate) struct Engine {
+    core: Arc<Core>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Core {
+    superblock: Superblock,
+    group: Group<LogEnv>,
+    shared: Arc<Shared>,
+    base: Base,
+    stage: Mutex<Stage>,
+    clock: Arc<dyn Clock>,
+    retention: Mutex<Retention>,
+    schedule: Schedule,
+    sync_interval: Duration,
+    /// Checkpoints run on a thread of their own; otherwise on the stager's that needs the room.
+    background: bool,
+    closed: AtomicBool,
+    commits: AtomicU64,
+    checkpoints: AtomicU64,
+}
+
+/// The staged state, under the writer lock.
+struct Stage {
+    ticket: Ticket,
+    mark: Mark,
+    /// Drawn at this open; every frame carries it.
+    life: u64,
+    /// The sequence at the open: the frame after it is the first of this life, and names the life before.
+    opened_at: u64,
+    /// The life of the sequence `opened_at`.
+    life_before: u64,
+    /// Kept between commits so that encoding allocates nothing.
+    scratch: Vec<u8>,
+}
+
+/// The two readings of time that one transaction uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Never early: what remembered keys end by, in nanoseconds.
+    pub(crate) retention_ns: u64,
+    /// Never late: wall time in nanoseconds since 1970, never behind wall at open plus elapsed.
+    pub(crate) schedule_ns: i64,
+}
+
+/// Figures of an open store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) sequence: u64,
+    pub(crate) commits: u64,
+    pub(crate) hand_overs: u64,
+    pub(crate) log_bytes: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) log_half_bytes: u64,
+    pub(crate) log_used_bytes: u64,
+    pub(crate) retention_ns: u64,
+    pub(crate) highest_wall_ns: i64,
+}
+
+impl Engine {
+    /// The newest state that is durable at the store's level.
+    pub(crate) fn read(&self) -> Result<Arc<View>> {
+        self.core.alive()?;
+        Ok(self.core.shared.published())
+    }
+
+    /// The readings of time for a transaction that only reads.
+    pub(crate) fn now(&self) -> Now {
+        let sample = self.core.clock.sample();
+        let retention_ns = self.core.retention.lock().peek(sample);
+        Now { retention_ns, schedule_ns: self.core.schedule.now(sample) }
+    }
+
+    /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
+    pub(crate) fn begin(&self) -> Result<Writer<'_>> {
+        let mut stage = self.core.stage.lock();
+        self.core.alive()?;
+        let begun = self.core.group.begin(&stage.ticket)?;
+        if begun.rolled_back {
+            stage.roll_back(&self.core);
+        }
+        stage.ticket = begun.ticket;
+        let sample = self.core.clock.sample();
+        let retention_ns = self.core.retention.lock().advance(sample);
+        let now = Now { retention_ns, schedule_ns: self.core.schedule.now(sample) };
+        Ok(Writer { core: &self.core, stage, now })
+    }
+
+    /// Blocks until the outcome of `ticket` is known: durable at the store's level, or an error.
+    pub(crate) fn wait(&self, ticket: &Ticket) -> Result<()> {
+        self.core.group.wait(ticket)
+    }
+
+    /// Makes everything that was answered survive power loss.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.core.alive()?;
+        self.core.group.env().sync()
+    }
+
+    pub(crate) fn figures(&self) -> Result<Figures> {
+        self.core.alive()?;
+        let core = &self.core;
+        let (sequence, log_used_bytes) = {
+            let stage = core.stage.lock();
+            (stage.mark.sequence, stage.mark.position.used)
+        };
+        let retention = core.retention.lock();
+        let counters = &core.group.env().counters;
+        Ok(Figures {
+            sequence,
+            commits: core.commits.load(Ordering::Relaxed),
+            hand_overs: counters.hand_overs.load(Ordering::Relaxed),
+            log_bytes: counters.bytes.load(Ordering::Relaxed),
+            checkpoints: core.checkpoints.load(Ordering::Relaxed),
+            log_half_bytes: core.superblock.log_half_bytes,
+            log_used_bytes,
+            retention_ns: retention.now_ns(),
+            highest_wall_ns: retention.highest_wall_ns(),
+        })
+    }
+
+    /// Forgets a wall time that was absurdly ahead: the mark becomes the wall time of now. Takes effect with a commit.
+    pub(crate) fn reset_wall_mark(&self) {
+        let sample = self.core.clock.sample();
+        self.core.retention.lock().reset_mark(sample);
+    }
+
+    /// Empties the log into the base and closes it. Later calls answer `Closed`.
+    ///
+    /// # Errors
+    /// Whatever kept the log from being emptied; what was acknowledged is in the log then, and the next open finds it.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut stage = self.core.stage.lock();
+        if self.core.closed.swap(true, Ordering::AcqRel) {
+            return Err(closed());
+        }
+        let emptied = self.core.empty_log(&mut stage);
+        drop(stage);
+        self.stop_thread();
+        let closed = self.core.base.close();
+        emptied.and(closed)
+    }
+
+    fn stop_thread(&self) {
+        self.core.shared.stop();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic of that thread has nothing left to say: stagers were told by the checkpoint's outcome.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop_thread();
+        if !self.core.closed.swap(true, Ordering::AcqRel) {
+            // At `Buffered` what was answered is still to be synced; whoever wants to know how that went calls `close`.
+            drop(self.core.group.env().sync());
+        }
+    }
+}
+
+/// A transaction on the newest staged state, under the writer lock. Dropping it leaves no trace.
+pub(crate) struct Writer<'a> {
+    core: &'a Core,
+    stage: MutexGuard<'a, Stage>,
+    now: Now,
+}
+
+impl Writer<'_> {
+    /// The newest staged state. Drop it before [`Writer::commit`]: a root that nobody else keeps is changed in place.
+    pub(crate) fn view(&self) -> View {
+        self.core.shared.staged_view(self.stage.mark.sequence, &self.stage.mark.memory)
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+
+    /// The ticket of an answer that writes nothing: all that was staged when it was decided.
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.stage.ticket.clone()
+    }
+
+    /// Stages `changes` as one commit. It is durable once [`Engine::wait`] of the ticket returned `Ok`.
+    ///
+    /// # Errors
+    /// `TooLarge` if the frame exceeds half of a log half; `Full` or `Io` if there is no room and none can be made, or
+    /// if what this transaction saw was dropped by a failed sync. Nothing is staged then.
+    pub(crate) fn commit(self, changes: Vec<Change>) -> Result<Ticket> {
+        let Writer { core, mut stage, now } = self;
+        let highest_wall_ns = core.retention.lock().highest_wall_ns();
+        let stage = &mut *stage;
+        let header = stage.header(core.group.env().synced(), now.retention_ns, highest_wall_ns)?;
+        stage.scratch.clear();
+        let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
+        let len = frame::encode(core.superblock.salt(), &header, ops, &mut stage.scratch) as u64;
+        let max = limits::commit_bytes_max(core.superblock.log_half_bytes);
+        if len > max {
+            let message = format!("commit too large for the log, bytes={len}, bytes_max={max}");
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        let position = core.find_room(stage, len)?;
+        let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
+        for (key, value) in changes {
+            stage.mark.memory.insert(key, value);
+        }
+        stage.mark.sequence = header.sequence;
+        stage.mark.life = stage.life;
+        stage.mark.position = Position { half: position.half, used: position.used + len };
+        let (mark, scratch) = (&stage.mark, &stage.scratch);
+        // If this fails, the stage's epoch has ended, and the next `begin` rolls the mark back.
+        stage.ticket = core.group.stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()))?;
+        core.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(stage.ticket.clone())
+    }
+}
+
+impl Core {
+    fn alive(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Where a frame of `len` bytes goes. Freezes the half in use if it has no room, and waits for the other one.
+    fn find_room(&self, stage: &mut Stage, len: u64) -> Result<Position> {
+        let position = stage.mark.position;
+        if position.used + len <= self.superblock.log_half_bytes {
+            return Ok(position);
+        }
+        self.wait_for_free_half()?;
+        self.freeze(stage);
+        Ok(stage.mark.position)
+    }
+
+    /// Returns when no table is frozen, that is when the half that is not in use is free.
+    fn wait_for_free_half(&self) -> Result<()> {
+        if !self.background
+            && let Some(frozen) = self.shared.frozen()
+        {
+            return checkpoint::attempt(self, &frozen);
+        }
+        self.shared.wait_for_room()
+    }
+
+    /// The half in use stays as it is until its table is in the base; the next frame starts the other one.
+    fn freeze(&self, stage: &mut Stage) {
+        let retention = self.retention.lock();
+        let applied = Applied {
+            sequence: stage.mark.sequence,
+            life: stage.mark.life,
+            retention_ns: retention.now_ns(),
+            highest_wall_ns: retention.highest_wall_ns(),
+        };
+        drop(retention);
+        let memory = std::mem::replace(&mut stage.mark.memory, Memory::new());
+        let generation = stage.mark.generation;
+        self.shared.freeze(Frozen { generation, memory, ticket: stage.ticket.clone(), applied });
+        stage.start_next_half();
+    }
+
+    /// Puts everything staged into the base.
+    fn empty_log(&self, stage: &mut Stage) -> Result<()> {
+        self.group.wait(&stage.ticket)?;
+        self.wait_for_free_half()?;
+        if stage.mark.position.used == 0 {
+            return Ok(());
+        }
+        self.freeze(stage);
+        self.wait_for_free_half()
+    }
+}
+
+impl Stage {
+    fn header(&self, synced: u64, retention_ns: u64, highest_wall_ns: i64) -> Result<Header> {
+        let sequence = self.mark.sequence.checked_add(1);
+        let sequence = sequence.ok_or_else(|| Error::new(ErrorKind::Full, "no sequence is left"))?;
+        let previous_life = (self.mark.sequence == self.opened_at).then_some(self.life_before);
+        Ok(Header { sequence, life: self.life, previous_life, synced, retention_ns, highest_wall_ns })
+    }
+
+    /// Goes back to what was handed to the disk: everything after it was dropped by a failed sync.
+    fn roll_back(&mut self, core: &Core) {
+        self.mark = core.group.env().handed_mark();
+        let Some(frozen) = core.shared.frozen() else { return };
+        if frozen.generation != self.mark.generation {
+            return;
+        }
+        if frozen.applied.sequence == self.mark.sequence {
+            // The freeze stands, since all that was frozen was handed over; only the new table was dropped.
+            self.start_next_half();
+        } else {
+            core.shared.unfreeze();
+        }
+    }
+
+    fn start_next_half(&mut self) {
+        self.mark.memory = Memory::new();
+        self.mark.generation += 1;
+        self.mark.position = Position { half: self.mark.position.half.other(), used: 0 };
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed")
+}

@@ -1,0 +1,232 @@
+//! Create and open: from a disk to an engine.
+//!
+//! An open judges the superblock, the halves and the base before it writes anything; a failed open changes no byte.
+//! Before the first answer the accepted frames are written again and synced, since the page cache of a killed process
+//! may show bytes that the disk does not have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Duration;
+
+use super::base::{Applied, Base};
+use super::log::{Half, Level, LogEnv, Mark, Position};
+use super::memory::Memory;
+use super::recovery::{self, Run};
+use super::shared::{Frozen, Shared};
+use super::{Core, Engine, Stage, checkpoint};
+use crate::clock::{Clock, Retention, Sample, Schedule};
+use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::group::Group;
+use crate::limits;
+use crate::sync::{Mutex, spawn};
+
+/// Block size in bytes at which the log's head is kept for a rewrite.
+const BLOCK: usize = 4096;
+
+/// What an open may choose.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) level: Level,
+    pub(crate) cache_bytes: usize,
+    /// For a new file only.
+    pub(crate) log_half_bytes: u64,
+    pub(crate) max_offline: Duration,
+    pub(crate) sync_interval: Duration,
+    /// Checkpoints on a thread of their own.
+    pub(crate) background: bool,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Lays out a new store on an empty disk. Nothing of it is durable before the caller syncs the disk.
+pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
+    let half_bytes = settings.log_half_bytes;
+    if !valid_half(half_bytes) {
+        let (min, max) = (limits::LOG_HALF_BYTES_MIN, limits::LOG_HALF_BYTES_MAX);
+        let message =
+            format!("log half must be a multiple of 4096 in range, bytes={half_bytes}, bytes_min={min}, bytes_max={max}");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let superblock = Superblock { store_id: random()?, log_half_bytes: half_bytes };
+    write(&**disk, 0, &superblock.encode())?;
+    // Written, not only reserved: an unwritten extent costs metadata at each append and can meet a full disk.
+    let zeros = vec![0; 64 << 10];
+    let base_at = base_begins(&superblock);
+    let mut at = SUPERBLOCK_BYTES as u64;
+    while at < base_at {
+        let len = (base_at - at).min(zeros.len() as u64) as usize;
+        write(&**disk, at, zeros.get(..len).unwrap_or_default())?;
+        at += len as u64;
+    }
+    let sample = settings.clock.sample();
+    let life = u64::from_le_bytes(random()?);
+    let applied = Applied { sequence: 0, life, retention_ns: 0, highest_wall_ns: sample.wall_ns };
+    let base = Base::create(disk.clone(), base_at, settings.cache_bytes, applied)?;
+    base.close()
+}
+
+/// Opens the store that the disk holds.
+///
+/// # Errors
+/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, and `Io`; the disk is unchanged then.
+pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
+    let superblock = read_superblock(&*disk)?;
+    let halves = read_halves(&*disk, &superblock)?;
+    let base = Base::open(disk.clone(), base_begins(&superblock), settings.cache_bytes)?;
+    let applied = base.snapshot()?.applied;
+    let runs = recovery::follow(superblock.salt(), &halves, applied)?;
+    let life = u64::from_le_bytes(random()?);
+
+    rewrite_accepted(&*disk, &superblock, &halves, &runs)?;
+    base.arm()?;
+
+    let end = runs.last().map_or(applied, |run| run.last);
+    let sample = settings.clock.sample();
+    let retention = Retention::open(end.retention_ns, end.highest_wall_ns, sample, settings.max_offline);
+    let head = head_of_block(&halves, &runs);
+    let core = build(disk, superblock, base, runs, applied, head, life, retention, sample, settings)?;
+    start(core)
+}
+
+fn start(core: Core) -> Result<Engine> {
+    let core = Arc::new(core);
+    let thread = if core.background {
+        let core = core.clone();
+        let spawned = spawn("sprag-checkpoint", move || checkpoint::run(&core));
+        Some(spawned.map_err(|cause| Error::io("start the checkpoint thread", None, cause))?)
+    } else {
+        None
+    };
+    Ok(Engine { core, thread: Mutex::new(thread) })
+}
+
+#[expect(clippy::too_many_arguments, reason = "the one place where all parts of an open store meet")]
+fn build(
+    disk: Arc<dyn Disk>,
+    superblock: Superblock,
+    base: Base,
+    runs: Vec<Run>,
+    applied: Applied,
+    head: Vec<u8>,
+    life: u64,
+    retention: Retention,
+    sample: Sample,
+    settings: &Settings,
+) -> Result<Core> {
+    let end = runs.last().map_or(applied, |run| run.last);
+    let (older, newer) = split(runs);
+    let generation = 1;
+    let mark = Mark {
+        sequence: end.sequence,
+        generation,
+        life: end.life,
+        position: newer.as_ref().map_or(Position { half: Half::A, used: 0 }, |run| Position {
+            half: run.half,
+            used: run.len as u64,
+        }),
+        memory: newer.map_or_else(Memory::new, |run| run.memory),
+    };
+    // The frozen ticket stands for what the log holds already, so it needs a group; the group needs the shared state.
+    let shared = Arc::new(Shared::new(base.snapshot()?, None, &mark));
+    let env = LogEnv::new(disk, settings.level, shared.clone(), mark.clone(), head);
+    let group = Group::new(env, end.sequence);
+    let ticket = group.latest();
+    if let Some(run) = older {
+        let frozen =
+            Frozen { generation: generation - 1, memory: run.memory, ticket: ticket.clone(), applied: run.last };
+        shared.freeze(frozen);
+        shared.publish(&mark);
+    }
+    let stage = Stage { ticket, life, opened_at: end.sequence, life_before: end.life, mark, scratch: Vec::new() };
+    Ok(Core {
+        superblock,
+        group,
+        shared,
+        base,
+        stage: Mutex::new(stage),
+        clock: settings.clock.clone(),
+        retention: Mutex::new(retention),
+        schedule: Schedule::open(sample),
+        sync_interval: settings.sync_interval,
+        background: settings.background,
+        closed: AtomicBool::new(false),
+        commits: AtomicU64::new(0),
+        checkpoints: AtomicU64::new(0),
+    })
+}
+
+/// The half whose checkpoint was under way, if there was one, and the half in use.
+fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
+    let newer = runs.pop();
+    (runs.pop(), newer)
+}
+
+fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
+    let len = disk.len().map_err(|cause| Error::io("ask for the length of the file", None, cause))?;
+    if len < SUPERBLOCK_BYTES as u64 {
+        return Err(Error::new(ErrorKind::NotAStore, format!("not a store: too short, bytes={len}")));
+    }
+    let mut bytes = [0; SUPERBLOCK_BYTES];
+    read(disk, 0, &mut bytes)?;
+    let superblock = Superblock::decode(&bytes)?;
+    let base_at = base_begins(&superblock);
+    if len <= base_at {
+        return Err(Error::new(ErrorKind::Corrupt, format!("file is cut short, bytes={len}, base_begins={base_at}")));
+    }
+    Ok(superblock)
+}
+
+fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Vec<u8>)>> {
+    let half_bytes = superblock.log_half_bytes;
+    let load = |half: Half| {
+        let mut bytes = vec![0; half_bytes as usize];
+        read(disk, half.begins(half_bytes), &mut bytes)?;
+        Ok((half, bytes))
+    };
+    Half::BOTH.into_iter().map(load).collect()
+}
+
+fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
+    for run in runs {
+        let accepted = bytes_of(halves, run.half).get(..run.len).unwrap_or_default();
+        write(disk, run.half.begins(superblock.log_half_bytes), accepted)?;
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
+}
+
+/// What lies between the last block boundary and the end of the accepted frames of the half in use.
+fn head_of_block(halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Vec<u8> {
+    let Some(run) = runs.last() else { return Vec::new() };
+    let from = run.len / BLOCK * BLOCK;
+    bytes_of(halves, run.half).get(from..run.len).unwrap_or_default().to_vec()
+}
+
+fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {
+    halves.iter().find(|(other, _)| *other == half).map_or(&[], |(_, bytes)| bytes)
+}
+
+/// Where the base's region begins: behind the superblock and both halves.
+fn base_begins(superblock: &Superblock) -> u64 {
+    Half::B.begins(superblock.log_half_bytes) + superblock.log_half_bytes
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut out = [0; N];
+    getrandom::fill(&mut out).map_err(|cause| Error::with_source(ErrorKind::Io, "no randomness", cause.to_string()))?;
+    Ok(out)
+}
+
+fn read(disk: &dyn Disk, at: u64, out: &mut [u8]) -> Result<()> {
+    disk.read(at, out).map_err(|cause| match cause.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::with_source(ErrorKind::Corrupt, "file is cut short", cause),
+        _ => Error::io("read the file", None, cause),
+    })
+}
+
+fn write(disk: &dyn Disk, at: u64, bytes: &[u8]) -> Result<()> {
+    disk.write(at, bytes).map_err(|cause| Error::io("write the file", None, cause))
+}

@@ -1,0 +1,55 @@
+//! Figures of an open store.
+
+use crate::engine::Figures;
+
+/// What a store did since it was opened, and how it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Sequence of the newest commit.
+    pub sequence: u64,
+    /// Commits since the open.
+    pub commits: u64,
+    /// Hand-overs of the log to the disk since the open; at `Sync`, one sync each.
+    pub hand_overs: u64,
+    /// Bytes handed to the log since the open.
+    pub log_bytes: u64,
+    /// Checkpoints since the open.
+    pub checkpoints: u64,
+    /// Length of one log half in bytes.
+    pub log_half_bytes: u64,
+    /// Bytes in use of the half that takes frames.
+    pub log_used_bytes: u64,
+    /// Retention time in nanoseconds: what remembered keys end by.
+    pub retention_ns: u64,
+    /// The highest wall time ever seen, in nanoseconds since 1970. Far ahead of the wall clock, it keeps keys from
+    /// ageing while the store is closed; `clock reset` takes it back.
+    pub highest_wall_ns: i64,
+}
+
+impl From<Figures> for Stats {
+    fn from(figures: Figures) -> Stats {
+        let Figures {
+            sequence,
+            commits,
+            hand_overs,
+            log_bytes,
+            checkpoints,
+            log_half_bytes,
+            log_used_bytes,
+            retention_ns,
+            highest_wall_ns,
+        } = figures;
+        Stats {
+            sequence,
+            commits,
+            hand_overs,
+            log_bytes,
+            checkpoints,
+            log_half_bytes,
+            log_used_bytes,
+            retention_ns,
+            highest_wall_ns,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The store: open, read, write, once, close.
+//!
+//! Owns the handle that programs hold, and when an answer may be given: every answer decided inside a write, also one
+//! that wrote nothing, waits until what it was decided on is durable at the store's level.
+
+mod inside;
+mod options;
+mod read;
+mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::Version;
+use crate::dedupe::{Once, OnceKey, Remembered};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::decide::Condition;
+use crate::record::{Deleted, Written};
+use crate::stats::Stats;
+use crate::sync::RecursiveRwLock;
+use crate::table::catalog::{self, Catalog};
+use crate::table::transition::Transitioned;
+use crate::table::{Declared, Record, TableSpec};
+use crate::txn::Txn;
+
+use inside::Inside;
+pub use options::Options;
+pub use read::{Page, ReadTx, Scan};
+pub use write::WriteTx;
+
+/// An open store: one handle, cheap to clone, for all threads.
+///
+/// # What it guarantees
+/// Every write is one commit: all of it or nothing, in one order that every reader sees. `Ok` at level `Sync` survives
+/// power loss. Readers see only what is durable at the store's level, and never wait for writers.
+///
+/// # What it does not do
+/// One process has the file open at a time. A write closure runs under the one writer lock: keep it short, and do not wait
+/// in it for another thread that writes.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Held for reading by every call, so that a close waits for those under way; a thread may hold it twice, since a
+    /// closure may read. `None` once closed.
+    engine: RecursiveRwLock<Option<Engine>>,
+    /// A close has begun. The lock prefers readers, so without this new calls could keep a close waiting for ever.
+    closing: AtomicBool,
+    catalog: Catalog,
+    id: u64,
+    verify_values: bool,
+}
+
+impl Store {
+    /// Opens a store that must exist; see [`Options::open`].
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open(path)
+    }
+
+    /// Opens a store, or makes a new one; see [`Options::open_or_create`].
+    ///
+    /// # Errors
+    /// As [`Options::open_or_create`].
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open_or_create(path)
+    }
+
+    /// Makes a new store; see [`Options::create_new`].
+    ///
+    /// # Errors
+    /// As [`Options::create_new`].
+    pub fn create_new(path: impl AsRef<Path>) -> Result<Store> {
+        Options::new().create_new(path)
+    }
+
+    /// A store in memory with the same behaviour.
+    ///
+    /// # Errors
+    /// As [`Options::in_memory`].
+    pub fn in_memory() -> Result<Store> {
+        Options::new().in_memory()
+    }
+
+    pub(crate) fn with(engine: Engine, verify_values: bool) -> Store {
+        let inner = Inner {
+            engine: RecursiveRwLock::new(Some(engine)),
+            closing: AtomicBool::new(false),
+            catalog: Catalog::new(),
+            id: inside::next_store(),
+            verify_values,
+        };
+        Store { inner: Arc::new(inner) }
+    }
+
+    /// Compares declared tables with the file, and records what they add.
+    fn declare(&self, declared: &[Declared]) -> Result<()> {
+        if declared.is_empty() {
+            return Ok(());
+        }
+        self.write_all(declared)
+    }
+
+    fn write_all(&self, declared: &[Declared]) -> Result<()> {
+        self.write(|tx| declared.iter().try_for_each(|table| catalog::declare(tx.txn_mut(), table).map(drop)))
+    }
+
+    /// Runs `f` on a snapshot: the newest state that is durable at the store's level, whatever is written meanwhile.
+    ///
+    /// A long reader keeps the pages of its snapshot from being reused, so the file grows while others write.
+    ///
+    /// # Errors
+    /// `Closed`, and whatever `f` returns.
+    pub fn read<R, E: From<Error>>(&self, f: impl FnOnce(&ReadTx<'_>) -> Result<R, E>) -> Result<R, E> {
+        self.with_engine(|engine| {
+            let txn = Txn::new(engine.read()?, engine.now());
+            let _inside = inside::enter(self.inner.id, Inside::Read);
+            f(&ReadTx::new(&self.inner, engine, txn))
+        })
+    }
+
+    /// Runs `f` once, on the newest state, alone among writers, and commits what it wrote.
+    ///
+    /// If `f` returns an error or panics, nothing is written; a panic goes on, and the store stays usable.
+    ///
+    /// # After a crash
+    /// At level `Sync`, once this returned `Ok` a power loss keeps all of it. Before, all of it or nothing is there.
+    ///
+    /// # Errors
+    /// Whatever `f` returns. `Invalid` inside a write of the same store. `TooLarge` if the commit exceeds half of a log half.
+    /// `Full`, `Io`, `ReadOnly`: not applied. `InDoubt`: a sync failed and whether this was applied is not known.
+    pub fn write<R, E: From<Error>>(&self, f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>) -> Result<R, E> {
+        inside::refuse_in_write(self.inner.id, "write")?;
+        self.with_engine(|engine| {
+            let writer = engine.begin()?;
+            let mut tx = WriteTx::new(&self.inner, engine, Txn::new(Arc::new(writer.view()), writer.now()));
+            let result = {
+                let _inside = inside::enter(self.inner.id, Inside::Write);
+                f(&mut tx)
+            };
+            let changes = if result.is_ok() { tx.into_changes() } else { Vec::new() };
+            let ticket = if changes.is_empty() {
+                let ticket = writer.ticket();
+                drop(writer);
+                ticket
+            } else {
+                writer.commit(changes)?
+            };
+            // Also what wrote nothing was decided on a state that a failed sync could still take away.
+            engine.wait(&ticket)?;
+            result
+        })
+    }
+
+    /// Runs `f` unless its operation is remembered, and remembers it with the result in the same commit.
+    ///
+    /// The key is looked at before anything else. An error from `f` drops its writes and leaves no key, so that the next
+    /// delivery runs again; a lasting "no" is an `Ok` value, which is remembered. A result that can no longer be decoded
+    /// is an error, never a second run.
+    ///
+    /// # After a crash
+    /// Key, result and writes are all there or none is: a delivery after the crash hears `Repeat` or runs from the start.
+    ///
+    /// # Errors
+    /// `Mismatch` if the key is bound to another request, carrying what is remembered; `TooOld`; `Invalid` for a key out of
+    /// its limits; `Decode`; and as [`Store::write`].
+    pub fn once<R, E>(&self, key: &OnceKey, f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>) -> Result<Once<R>, E>
+    where
+        R: Serialize + DeserializeOwned,
+        E: From<Error>,
+    {
+        inside::refuse_in_write(self.inner.id, "once")?;
+        // A durable repeat needs neither the writer lock nor a sync.
+        if let Some(repeat) = self.read(|tx| write::repeat_of::<R>(tx, key))? {
+            return Ok(repeat);
+        }
+        self.write(|tx| tx.once(key, f))
+    }
+
+    /// The record under `key`, in the newest durable state.
+    ///
+    /// # Errors
+    /// As [`ReadTx::get`].
+    pub fn get<T: TableSpec>(&self, table: T, key: &T::Key) -> Result<Option<Record<T::Value, T::State>>> {
+        self.read(|tx| tx.get(table, key))
+    }
+
+    /// One put in its own commit; see [`WriteTx::put`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::put`] and [`Store::write`].
+    pub fn put<T: TableSpec>(&self, table: T, key: &T::Key, value: &T::Value) -> Result<Version> {
+        self.write(|tx| tx.put(table, key, value))
+    }
+
+    /// One conditional put in its own commit; see [`WriteTx::put_if`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::put_if`] and [`Store::write`].
+    pub fn put_if<T: TableSpec>(&self, table: T, key: &T::Key, condition: Condition, value: &T::Value) -> Result<Written> {
+        self.write(|tx| tx.put_if(table, key, condition, value))
+    }
+
+    /// One delete in its own commit; see [`WriteTx::delete`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::delete`] and [`Store::write`].
+    pub fn delete<T: TableSpec>(&self, table: T, key: &T::Key) -> Result<Option<Version>> {
+        self.write(|tx| tx.delete(table, key))
+    }
+
+    /// One conditional delete in its own commit; see [`WriteTx::delete_if`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::delete_if`] and [`Store::write`].
+    pub fn delete_if<T: TableSpec>(&self, table: T, key: &T::Key, condition: Condition) -> Result<Deleted> {
+        self.write(|tx| tx.delete_if(table, key, condition))
+    }
+
+    /// One transition in its own commit; see [`WriteTx::transition`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::transition`] and [`Store::write`].
+    pub fn transition<T: TableSpec>(&self, table: T, key: &T::Key, from: T::State, to: T::State) -> Result<Transitioned> {
+        self.write(|tx| tx.transition(table, key, from, to))
+    }
+
+    /// What is remembered under a name; see [`ReadTx::remembered`].
+    ///
+    /// # Errors
+    /// As [`ReadTx::remembered`].
+    pub fn remembered(&self, scope: &str, key: impl AsRef<[u8]>) -> Result<Option<Remembered>> {
+        self.read(|tx| tx.remembered(scope, key))
+    }
+
+    /// Forgets a name in its own commit; see [`WriteTx::forget`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::forget`] and [`Store::write`].
+    pub fn forget(&self, scope: &str, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.write(|tx| tx.forget(scope, key))
+    }
+
+    /// Figures of this store.
+    ///
+    /// # Errors
+    /// `Closed`; `Invalid` inside a write of the same store.
+    pub fn stats(&self) -> Result<Stats> {
+        inside::refuse_in_write(self.inner.id, "stats")?;
+        self.with_engine(|engine| engine.figures().map(Stats::from))
+    }
+
+    /// Takes the mark of the highest wall time back to the wall time of now, in a commit of its own.
+    ///
+    /// For a clock that was once absurdly ahead: until the wall clock reaches that mark, time while the store is closed
+    /// ages no remembered key.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn reset_clock(&self) -> Result<()> {
+        inside::refuse_in_write(self.inner.id, "clock reset")?;
+        self.with_engine(|engine| {
+            engine.reset_wall_mark();
+            let ticket = engine.begin()?.commit(Vec::new())?;
+            engine.wait(&ticket)
+        })
+    }
+
+    /// At level `Buffered`: returns when everything answered so far survives power loss. At `Sync` that is always so.
+    ///
+    /// # Errors
+    /// `Io`, `Full`; `Closed`. Nothing is lost then, and the next call tries again.
+    pub fn sync(&self) -> Result<()> {
+        self.with_engine(Engine::sync)
+    }
+
+    /// Waits for the calls under way, empties the log, and frees the lock and every descriptor before it returns, for all
+    /// handles: they answer `Closed` from then on.
+    ///
+    /// A store that is dropped instead frees the same, and the next open finds what was acknowledged in the log.
+    ///
+    /// # Errors
+    /// `Invalid` inside a closure of this store. Otherwise what kept the log from being emptied; nothing is lost then, and
+    /// lock and descriptors are free all the same. `Closed` if it was closed before.
+    pub fn close(self) -> Result<()> {
+        inside::refuse_in_any(self.inner.id, "close")?;
+        self.inner.closing.store(true, Ordering::Release);
+        let engine = self.inner.engine.write().take().ok_or_else(closed)?;
+        engine.close()
+    }
+
+    fn with_engine<R, E: From<Error>>(&self, f: impl FnOnce(&Engine) -> Result<R, E>) -> Result<R, E> {
+        if self.inner.closing.load(Ordering::Acquire) {
+            return Err(closed().into());
+        }
+        let engine = self.inner.engine.read();
+        f(engine.as_ref().ok_or_else(closed)?)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Store").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the store is closed")
+}

@@ -1,0 +1,219 @@
+//! How a store is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Store;
+use crate::clock::{Clock, SystemClock};
+use crate::disk::Disk;
+use crate::disk::create::{self, Creation, Finished};
+use crate::disk::file::{FileDisk, Opening};
+use crate::disk::ram::RamDisk;
+use crate::engine::{self, Level, Settings};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::table::{Declared, TableSpec};
+
+/// How long a store that is synced at intervals waits after the first unsynced byte, if nothing else is asked for.
+const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(200);
+
+/// Choices for opening a store. The defaults fit an edge device.
+///
+/// ```
+/// # fn main() -> sprag::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("shop.sprag");
+/// let store = sprag::Options::new().cache_bytes(4 << 20).open_or_create(path)?;
+/// # store.close()
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    settings: Settings,
+    wait: Duration,
+    verify_values: bool,
+    declared: Vec<Result<Declared>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// The defaults: level `Sync`, 16 MiB of cache, log halves of 2 MiB, no wait for a busy file.
+    pub fn new() -> Options {
+        let settings = Settings {
+            level: Level::Sync,
+            cache_bytes: limits::CACHE_BYTES_DEFAULT,
+            log_half_bytes: limits::LOG_HALF_BYTES_DEFAULT,
+            max_offline: Duration::from_secs(limits::MAX_OFFLINE_SECS_DEFAULT),
+            sync_interval: SYNC_INTERVAL_DEFAULT,
+            background: true,
+            clock: Arc::new(SystemClock::new()),
+        };
+        Options { settings, wait: Duration::ZERO, verify_values: true, declared: Vec::new() }
+    }
+
+    /// When a commit is told to its caller.
+    #[must_use]
+    pub fn level(mut self, level: Level) -> Options {
+        self.settings.level = level;
+        self
+    }
+
+    /// Bytes of the page cache.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: usize) -> Options {
+        self.settings.cache_bytes = bytes;
+        self
+    }
+
+    /// Length of each log half in bytes, for a new file: a multiple of 4096 from 16 KiB to 1 GiB. A commit may take half
+    /// of it.
+    #[must_use]
+    pub fn log_half_bytes(mut self, bytes: u64) -> Options {
+        self.settings.log_half_bytes = bytes;
+        self
+    }
+
+    /// How long an open waits for a file that another process has open. Zero, the default, answers `Busy` at once.
+    #[must_use]
+    pub fn wait(mut self, wait: Duration) -> Options {
+        self.wait = wait;
+        self
+    }
+
+    /// At level `Buffered`: the longest time from a commit to its sync.
+    #[must_use]
+    pub fn sync_interval(mut self, interval: Duration) -> Options {
+        self.settings.sync_interval = interval;
+        self
+    }
+
+    /// The longest time a store may have been closed for that time to age its remembered keys. A longer one is taken for
+    /// a wrong clock and ages them by nothing. Zero: time while closed never counts.
+    #[must_use]
+    pub fn max_offline(mut self, time: Duration) -> Options {
+        self.settings.max_offline = time;
+        self
+    }
+
+    /// Whether each value is decoded once before it is staged, so that one that would not come back is refused.
+    #[must_use]
+    pub fn verify_values(mut self, verify: bool) -> Options {
+        self.verify_values = verify;
+        self
+    }
+
+    /// The clock. For tests, and for devices with a better one than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Options {
+        self.settings.clock = clock;
+        self
+    }
+
+    /// Compares this table with the file at the open instead of at its first use, and creates it if it is not there.
+    #[must_use]
+    pub fn declare<T: TableSpec>(mut self, table: T) -> Options {
+        self.declared.push(table.declared());
+        self
+    }
+
+    /// Checkpoints run on the thread that needs the room, at once; for tests that want one order of events.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn checkpoints_in_line(mut self) -> Options {
+        self.settings.background = false;
+        self
+    }
+
+    /// Opens a store that must exist. Recovers by itself after a crash, in milliseconds at any size.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Corrupt`, `Busy`, `ReadOnly`, `Schema` for a
+    /// declared table, `Io`. No byte of the file was changed then, except by the recovery before a `Schema` error.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
+        let path = path.as_ref();
+        let disk = FileDisk::open(path, self.wait)?;
+        self.start(Arc::new(disk)).map_err(|cause| at(path, cause))
+    }
+
+    /// Opens a store, or makes a new one if there is no file or an empty one. A file appears whole or not at all.
+    ///
+    /// # Errors
+    /// As [`Options::open`], without `NotFound`, except for a folder that does not exist.
+    pub fn open_or_create(self, path: impl AsRef<Path>) -> Result<Store> {
+        let path = path.as_ref();
+        loop {
+            match FileDisk::open_or_create(path, self.wait)? {
+                Opening::Existing(disk) => return self.start(Arc::new(disk)).map_err(|cause| at(path, cause)),
+                Opening::New(building) => {
+                    if let Some(disk) = self.build(path, building)? {
+                        return self.start(Arc::new(disk)).map_err(|cause| at(path, cause));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a new store. A file appears whole or not at all.
+    ///
+    /// # Errors
+    /// `Invalid` if the file exists; `ReadOnly`, `Full`, `Io`, `NotFound` for a folder that does not exist.
+    pub fn create_new(self, path: impl AsRef<Path>) -> Result<Store> {
+        let path = path.as_ref();
+        let Creation::Building(building) = create::create(path, false)? else { return Err(create::exists(path)) };
+        let Some(disk) = self.build(path, building)? else { return Err(create::exists(path)) };
+        self.start(Arc::new(disk)).map_err(|cause| at(path, cause))
+    }
+
+    /// A store in memory with the same behaviour, gone when its last handle is.
+    ///
+    /// # Errors
+    /// `Invalid` for a log half out of range; `Schema` for declared tables that disagree.
+    pub fn in_memory(self) -> Result<Store> {
+        self.create_on(Arc::new(RamDisk::new()))
+    }
+
+    /// Makes a new store on a disk.
+    #[doc(hidden)]
+    pub fn create_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        engine::create(&disk, &self.settings)?;
+        disk.sync().map_err(|cause| Error::io("sync the new store", None, cause))?;
+        self.start(disk)
+    }
+
+    /// Opens the store on a disk.
+    #[doc(hidden)]
+    pub fn open_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        self.start(disk)
+    }
+
+    /// Fills a file under construction and gives it its name; `None` if somebody else was first.
+    fn build(&self, path: &Path, building: create::Building) -> Result<Option<FileDisk>> {
+        let disk: Arc<dyn Disk> = Arc::new(FileDisk::clone(&building));
+        engine::create(&disk, &self.settings).map_err(|cause| at(path, cause))?;
+        drop(disk);
+        match building.finish()? {
+            Finished::Created(disk) => Ok(Some(disk)),
+            Finished::Exists => Ok(None),
+        }
+    }
+
+    fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        let declared = self.declared.into_iter().collect::<Result<Vec<_>>>()?;
+        let store = Store::with(engine::open(disk, &self.settings)?, self.verify_values);
+        store.declare(&declared)?;
+        Ok(store)
+    }
+}
+
+/// An error of an open, with the path named.
+fn at(path: &Path, cause: Error) -> Error {
+    let kind = cause.kind();
+    cause.into_kind(kind, format!("cannot open the store, path={}", path.display()))
+}

@@ -1,0 +1,173 @@
+//! Reading: one snapshot, owned values.
+
+use std::ops::Bound;
+
+use super::Inner;
+use crate::codec::Keys;
+use crate::dedupe::{self, Remembered};
+use crate::engine::{Engine, Merge, Span};
+use crate::error::Result;
+use crate::record::{self, Raw};
+use crate::table::catalog::{self, TableInfo};
+use crate::table::{Record, TableSpec, record_of};
+use crate::txn::Txn;
+
+/// One state of the store, to look up and to scan.
+pub struct ReadTx<'s> {
+    pub(super) inner: &'s Inner,
+    pub(super) engine: &'s Engine,
+    pub(super) txn: Txn,
+}
+
+/// Records of one page of a scan, and where the next page begins.
+#[derive(Clone, Debug)]
+pub struct Page<K, R, N: ?Sized> {
+    /// Keys and records, in the order of the scan.
+    pub records: Vec<(K, R)>,
+    /// What of the range lies behind them; `None` if the scan is at its end.
+    pub next: Option<Keys<N>>,
+}
+
+/// The page of a table's scan.
+pub(crate) type PageOf<T> = Page<
+    <T as TableSpec>::OwnedKey,
+    Record<<T as TableSpec>::Value, <T as TableSpec>::State>,
+    <T as TableSpec>::Key,
+>;
+
+impl<'s> ReadTx<'s> {
+    pub(super) fn new(inner: &'s Inner, engine: &'s Engine, txn: Txn) -> ReadTx<'s> {
+        ReadTx { inner, engine, txn }
+    }
+
+    /// The record under `key`.
+    ///
+    /// # Errors
+    /// `Schema` if the table is declared otherwise in the file, or the record's state is unknown to the program; `Decode` if the
+    /// value is not of the table's type; `TooLarge` for a key above its limit; `Corrupt`, `Io`.
+    pub fn get<T: TableSpec>(&self, table: T, key: &T::Key) -> Result<Option<Record<T::Value, T::State>>> {
+        let encoded = table.encode_key(key)?;
+        let Some(info) = self.resolve(&table)? else { return Ok(None) };
+        let raw = record::read(&self.txn, &whole_key(&info, &encoded))?;
+        raw.map(|raw| record_of(&table, &raw)).transpose()
+    }
+
+    /// The records of a range, one by one, in its direction. Sees this transaction's own writes.
+    ///
+    /// # Errors
+    /// As [`ReadTx::get`]; each item can fail as well, and an error ends the scan.
+    pub fn scan<T: TableSpec>(&self, table: T, keys: Keys<T::Key>) -> Result<Scan<'_, T>> {
+        let entries = match self.resolve(&table)? {
+            Some(info) if !keys.is_empty() => Some(self.entries(&info, &keys)?),
+            _ => None,
+        };
+        Ok(Scan { table, entries })
+    }
+
+    /// At most `limit` records of a range, and the rest of the range. For long scans in short transactions, and for scans
+    /// between whose pages the same transaction writes.
+    ///
+    /// # Errors
+    /// As [`ReadTx::get`].
+    pub fn scan_page<T: TableSpec>(&self, table: T, keys: Keys<T::Key>, limit: usize) -> Result<PageOf<T>> {
+        let mut records = Vec::new();
+        let Some(info) = self.resolve(&table)?.filter(|_| !keys.is_empty()) else {
+            return Ok(Page { records, next: None });
+        };
+        let mut last: Option<Vec<u8>> = None;
+        for entry in self.entries(&info, &keys)? {
+            let (key, bytes) = entry?;
+            if records.len() == limit {
+                let next = match last {
+                    Some(last) => keys.clone().resume_after_encoded(&last),
+                    None => keys.clone(),
+                };
+                return Ok(Page { records, next: Some(next) });
+            }
+            let encoded = record::encoded_key(&key);
+            records.push((table.decode_key(encoded)?, record_of(&table, &Raw::decode(&key, &bytes)?)?));
+            last = Some(encoded.to_vec());
+        }
+        Ok(Page { records, next: None })
+    }
+
+    /// What is remembered under a name; `None` if nothing is, or its time is over.
+    ///
+    /// # Errors
+    /// `Invalid` for a scope outside its alphabet; `Corrupt`, `Io`.
+    pub fn remembered(&self, scope: &str, key: impl AsRef<[u8]>) -> Result<Option<Remembered>> {
+        dedupe::look_up(&self.txn, scope, key.as_ref())
+    }
+
+    /// The tables of the file, by name.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn tables(&self) -> Result<Vec<TableInfo>> {
+        catalog::list(&self.txn)
+    }
+
+    /// One table of the file.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn table(&self, name: &str) -> Result<Option<TableInfo>> {
+        catalog::find(&self.txn, name)
+    }
+
+    fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<std::sync::Arc<TableInfo>>> {
+        self.inner.catalog.resolve(&self.txn, &|| self.engine.read(), table)
+    }
+
+    fn entries<K: ?Sized>(&self, info: &TableInfo, keys: &Keys<K>) -> Result<Merge<'_>> {
+        self.txn.scan(&span_of(info.id, keys))
+    }
+}
+
+/// The records of a range; see [`ReadTx::scan`].
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct Scan<'a, T> {
+    table: T,
+    entries: Option<Merge<'a>>,
+}
+
+impl<T: TableSpec> Iterator for Scan<'_, T> {
+    type Item = Result<(T::OwnedKey, Record<T::Value, T::State>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.entries.as_mut()?.next()?.and_then(|(key, bytes)| {
+            let owned = self.table.decode_key(record::encoded_key(&key))?;
+            Ok((owned, record_of(&self.table, &Raw::decode(&key, &bytes)?)?))
+        });
+        if item.is_err() {
+            self.entries = None;
+        }
+        Some(item)
+    }
+}
+
+/// A range of a table's keys as a span of whole keys.
+fn span_of<K: ?Sized>(table: u32, keys: &Keys<K>) -> Span {
+    let (lo, hi) = keys.bounds();
+    let whole = |key: &[u8]| {
+        let mut out = record::key_prefix(table, key.len());
+        out.extend_from_slice(key);
+        out.into()
+    };
+    let from = match lo {
+        Bound::Unbounded => Bound::Included(record::key_prefix(table, 0).into()),
+        bound => bound.map(whole),
+    };
+    let to = match hi {
+        Bound::Unbounded => Bound::Excluded(record::key_end(table).into()),
+        bound => bound.map(whole),
+    };
+    Span { from, to, reverse: keys.is_reverse() }
+}
+
+/// The whole key of a record.
+pub(super) fn whole_key(info: &TableInfo, encoded: &[u8]) -> Vec<u8> {
+    let mut key = record::key_prefix(info.id, encoded.len());
+    key.extend_from_slice(encoded);
+    key
+}

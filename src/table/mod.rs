@@ -1,0 +1,291 @@
+//! Tables: a name with a key kind, a codec and a machine; typed at the call site, or known at run time only.
+//!
+//! Owns how a call site describes a table and turns keys, values and states into bytes. [`catalog`] compares that with
+//! what the file says.
+
+pub(crate) mod catalog;
+pub(crate) mod transition;
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, Version, encode_key, encode_verified};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::KEY_BYTES_MAX;
+use crate::machine::{Machine, StateOf, Stateless};
+use crate::record::{Found, Raw};
+
+pub use catalog::TableInfo;
+
+/// A named set of records, typed at the call site. Passed by value; usually a constant.
+///
+/// `K` is the key (`u64`, `i64`, `str`, `[u8]`, `[u8; N]`, pairs), `V` the value (any serde type), `S` the states of the
+/// records ([`Stateless`], or a type declared with [`machine!`](crate::machine!)), `C` the encoding of values ([`Bincode`],
+/// or `Json` for values that people read and that evolve).
+///
+/// ```
+/// # use sprag::Table;
+/// const BALANCES: Table<u64, i64> = Table::new("balances");
+/// ```
+///
+/// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
+pub struct Table<K: ?Sized, V, S = Stateless, C = Bincode> {
+    name: &'static str,
+    #[expect(clippy::type_complexity, reason = "says that a table owns none of these, so that it is Send and Sync")]
+    of: PhantomData<(fn(&K), fn() -> V, fn() -> (S, C))>,
+}
+
+impl<K: ?Sized, V, S, C> Table<K, V, S, C> {
+    /// Names a table. The name has 1 to 255 bytes and no control characters; a call that uses another one answers
+    /// `Invalid`.
+    pub const fn new(name: &'static str) -> Self {
+        Table { name, of: PhantomData }
+    }
+
+    /// The name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<K: ?Sized, V, S, C> Clone for Table<K, V, S, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized, V, S, C> Copy for Table<K, V, S, C> {}
+
+impl<K: ?Sized, V, S, C> std::fmt::Debug for Table<K, V, S, C> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Table").field(&self.name).finish()
+    }
+}
+
+/// A record as read: owned, so that reading and writing do not fight over borrows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<V, S = ()> {
+    /// The value.
+    pub value: V,
+    /// Number of writes of this key.
+    pub version: Version,
+    /// The state; `()` in a table without states.
+    pub state: S,
+}
+
+/// What a call site says of its table, for comparison with the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub(crate) name: String,
+    pub(crate) key: KeyKind,
+    pub(crate) codec: CodecId,
+    pub(crate) machine: Option<Machine>,
+    /// The call site knows no machine of its own and goes by the file's.
+    pub(crate) any_machine: bool,
+}
+
+/// A table that calls can be given: [`Table`] by value, or a reference to a [`DynTable`].
+pub trait TableSpec: sealed::Sealed {
+    /// The key as it is given.
+    type Key: ?Sized;
+    /// The key as it is read back.
+    type OwnedKey;
+    /// The value.
+    type Value;
+    /// The state, as calls take and give it.
+    type State;
+
+    #[doc(hidden)]
+    fn table_name(&self) -> &str;
+    #[doc(hidden)]
+    fn declared(&self) -> Result<Declared>;
+    /// Names this description where comparing it once with the file is enough.
+    #[doc(hidden)]
+    fn identity(&self) -> Option<TypeId>;
+    #[doc(hidden)]
+    fn encode_key(&self, key: &Self::Key) -> Result<Vec<u8>>;
+    #[doc(hidden)]
+    fn decode_key(&self, bytes: &[u8]) -> Result<Self::OwnedKey>;
+    /// Encodes; with `verify` also decodes once, since some shapes encode and do not come back.
+    #[doc(hidden)]
+    fn encode_value(&self, value: &Self::Value, verify: bool) -> Result<Vec<u8>>;
+    #[doc(hidden)]
+    fn decode_value(&self, bytes: &[u8]) -> Result<Self::Value>;
+    #[doc(hidden)]
+    fn state_name<'a>(&self, state: &'a Self::State) -> Option<&'a str>;
+    #[doc(hidden)]
+    fn parse_state(&self, stored: Option<&str>) -> Result<Self::State>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<K: ?Sized, V, S, C> Sealed for super::Table<K, V, S, C> {}
+    impl Sealed for &super::DynTable {}
+}
+
+impl<K, V, S, C> TableSpec for Table<K, V, S, C>
+where
+    K: Key + ?Sized + 'static,
+    V: Serialize + DeserializeOwned + 'static,
+    S: StateOf,
+    C: Codec,
+{
+    type Key = K;
+    type OwnedKey = K::Owned;
+    type Value = V;
+    type State = S::Value;
+
+    fn table_name(&self) -> &str {
+        self.name
+    }
+
+    fn declared(&self) -> Result<Declared> {
+        let machine = S::machine()?;
+        Ok(Declared { name: self.name.to_owned(), key: K::kind(), codec: C::ID, machine, any_machine: false })
+    }
+
+    fn identity(&self) -> Option<TypeId> {
+        Some(TypeId::of::<Self>())
+    }
+
+    fn encode_key(&self, key: &K) -> Result<Vec<u8>> {
+        encode_key(key)
+    }
+
+    fn decode_key(&self, bytes: &[u8]) -> Result<K::Owned> {
+        K::decode(bytes)
+    }
+
+    fn encode_value(&self, value: &V, verify: bool) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        if verify {
+            encode_verified::<C, V>(value, &mut out)?;
+        } else {
+            C::encode(value, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    fn decode_value(&self, bytes: &[u8]) -> Result<V> {
+        C::decode(bytes)
+    }
+
+    fn state_name<'a>(&self, state: &'a S::Value) -> Option<&'a str> {
+        S::name(state)
+    }
+
+    fn parse_state(&self, stored: Option<&str>) -> Result<S::Value> {
+        S::parse(stored)
+    }
+}
+
+/// A table known at run time only, for tools: keys are [`DynKey`]s, values are bytes as encoded, states are names.
+///
+/// It goes by the machine that the file keeps. Values are stored as given, unread: it is the caller who says that they
+/// are of the table's codec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DynTable {
+    name: String,
+    key: KeyKind,
+    codec: CodecId,
+}
+
+impl DynTable {
+    /// Describes a table; see [`TableInfo::open`] for one that the file has.
+    pub fn new(name: impl Into<String>, key: KeyKind, codec: CodecId) -> DynTable {
+        DynTable { name: name.into(), key, codec }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Kind of its keys.
+    pub fn key_kind(&self) -> &KeyKind {
+        &self.key
+    }
+
+    /// Encoding of its values.
+    pub fn codec(&self) -> CodecId {
+        self.codec
+    }
+}
+
+impl TableSpec for &DynTable {
+    type Key = DynKey;
+    type OwnedKey = DynKey;
+    type Value = Vec<u8>;
+    type State = Option<String>;
+
+    fn table_name(&self) -> &str {
+        &self.name
+    }
+
+    fn declared(&self) -> Result<Declared> {
+        let DynTable { name, key, codec } = (*self).clone();
+        Ok(Declared { name, key, codec, machine: None, any_machine: true })
+    }
+
+    fn identity(&self) -> Option<TypeId> {
+        None
+    }
+
+    fn encode_key(&self, key: &DynKey) -> Result<Vec<u8>> {
+        if key.kind() != self.key {
+            let message = format!("key is of another kind, key_kind={}, table_key_kind={}", key.kind(), self.key);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let mut out = Vec::new();
+        key.encode(&mut out);
+        if out.len() > KEY_BYTES_MAX {
+            let message = format!("key too long, bytes={}, bytes_max={KEY_BYTES_MAX}", out.len());
+            return Err(Error::new(ErrorKind::TooLarge, message));
+        }
+        Ok(out)
+    }
+
+    fn decode_key(&self, bytes: &[u8]) -> Result<DynKey> {
+        DynKey::decode(&self.key, bytes)
+    }
+
+    fn encode_value(&self, value: &Vec<u8>, _verify: bool) -> Result<Vec<u8>> {
+        Ok(value.clone())
+    }
+
+    fn decode_value(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        Ok(bytes.to_vec())
+    }
+
+    fn state_name<'a>(&self, state: &'a Option<String>) -> Option<&'a str> {
+        state.as_deref()
+    }
+
+    fn parse_state(&self, stored: Option<&str>) -> Result<Option<String>> {
+        Ok(stored.map(str::to_owned))
+    }
+}
+
+/// A record of a table from its bytes.
+pub(crate) fn record_of<T: TableSpec>(table: &T, raw: &Raw) -> Result<Record<T::Value, T::State>> {
+    Ok(Record {
+        value: table.decode_value(&raw.value)?,
+        version: raw.version,
+        state: table.parse_state(raw.state.as_deref())?,
+    })
+}
+
+impl Found {
+    /// The record found, as `table` reads it; `None` if there is no record.
+    ///
+    /// # Errors
+    /// `Decode` if the value is not of that type, `Schema` if the state is unknown to it.
+    pub fn decode<T: TableSpec>(&self, table: T) -> Result<Option<Record<T::Value, T::State>>> {
+        let (Some(version), Some(value)) = (self.version, &self.value) else { return Ok(None) };
+        let state = table.parse_state(self.state.as_deref())?;
+        Ok(Some(Record { value: table.decode_value(value)?, version, state }))
+    }
+}
