@@ -147,7 +147,10 @@ impl<E: GroupEnv> Group<E> {
                 return Err(not_applied(cause));
             }
         }
-        Ok(Begun { ticket: state.latest(), rolled_back: last.epoch.dropped(last.seq).is_some() })
+        Ok(Begun {
+            ticket: state.latest(),
+            rolled_back: last.epoch.dropped(last.seq).is_some(),
+        })
     }
 
     /// Appends to the lot as the sequence after `from`, the last ticket, under the caller's writer lock. `fill` runs
@@ -162,7 +165,10 @@ impl<E: GroupEnv> Group<E> {
         }
         if from.seq != state.staged {
             debug_assert!(false, "a stager goes on from the last ticket");
-            return Err(Error::new(ErrorKind::Corrupt, format!("staged out of order, from={}", from.seq)));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("staged out of order, from={}", from.seq),
+            ));
         }
         let Some(next) = from.seq.checked_add(1) else {
             return Err(Error::new(ErrorKind::Full, "no sequence is left"));
@@ -208,7 +214,10 @@ impl<E: GroupEnv> Group<E> {
         match result {
             Ok(result) => self.settle(&mut state, result),
             Err(panic) => {
-                self.settle(&mut state, Err(Error::new(ErrorKind::Io, "the thread that synced panicked")));
+                self.settle(
+                    &mut state,
+                    Err(Error::new(ErrorKind::Io, "the thread that synced panicked")),
+                );
                 drop(state);
                 resume_unwind(panic);
             }
@@ -257,7 +266,10 @@ impl<E: GroupEnv> Group<E> {
 
 impl<L> State<L> {
     fn latest(&self) -> Ticket {
-        Ticket { seq: self.staged, epoch: Arc::clone(&self.epoch) }
+        Ticket {
+            seq: self.staged,
+            epoch: Arc::clone(&self.epoch),
+        }
     }
 
     /// The outcome of a ticket, once there is one.
@@ -291,7 +303,10 @@ impl<L> State<L> {
 
 impl Epoch {
     fn new() -> Epoch {
-        Epoch { kept: AtomicU64::new(NOT_ENDED), cause: OnceLock::new() }
+        Epoch {
+            kept: AtomicU64::new(NOT_ENDED),
+            cause: OnceLock::new(),
+        }
     }
 
     fn end(&self, kept: u64, cause: Error) {
@@ -311,9 +326,14 @@ impl Epoch {
 }
 
 fn not_applied(cause: &Error) -> Error {
-    cause.clone().into_kind(cause.kind(), "not applied, since a sync before it failed")
+    cause
+        .clone()
+        .into_kind(cause.kind(), "not applied, since a sync before it failed")
 }
 
 fn in_doubt(cause: &Error) -> Error {
-    cause.clone().into_kind(ErrorKind::InDoubt, "the sync of this commit failed, so its outcome is not known")
+    cause.clone().into_kind(
+        ErrorKind::InDoubt,
+        "the sync of this commit failed, so its outcome is not known",
+    )
 }
