@@ -209,18 +209,17 @@ impl<E: GroupEnv> Group<E> {
         state.handed = state.staged;
         let lot = state.pending.take();
         drop(state);
-        let result = catch_unwind(AssertUnwindSafe(|| self.hand_over(lot)));
+        let (result, panic) = match catch_unwind(AssertUnwindSafe(|| self.hand_over(lot))) {
+            Ok(result) => (result, None),
+            Err(panic) => (Err(panicked()), Some(panic)),
+        };
         let mut state = self.state.lock();
-        match result {
-            Ok(result) => self.settle(&mut state, result),
-            Err(panic) => {
-                self.settle(
-                    &mut state,
-                    Err(Error::new(ErrorKind::Io, "the thread that synced panicked")),
-                );
-                drop(state);
-                resume_unwind(panic);
-            }
+        state.settle(result);
+        self.durable.store(state.durable, Ordering::Release);
+        self.wake(&state);
+        if let Some(panic) = panic {
+            drop(state);
+            resume_unwind(panic);
         }
         state
     }
@@ -235,27 +234,19 @@ impl<E: GroupEnv> Group<E> {
         }
     }
 
-    /// Ends the round that runs: its state first, then who waits for it.
-    fn settle(&self, state: &mut State<E::Lot>, result: Result<(), Error>) {
-        state.leading = false;
-        let (ended, next) = (self.turn(state.round), self.turn(state.round + 1));
-        match result {
-            Ok(()) => {
-                state.durable = state.handed;
-                state.doubt = None;
-                self.durable.store(state.durable, Ordering::Release);
-                // The next leader goes first, so that the disk works while the members of this round wake up.
-                if state.pending.is_some() {
-                    next.notify_one();
-                }
-                ended.notify_all();
+    /// Wakes who may go on now that the round has ended.
+    fn wake(&self, state: &State<E::Lot>) {
+        if state.doubt.is_some() {
+            for turn in &self.turns {
+                turn.notify_all();
             }
-            Err(cause) => {
-                state.drop_pending(cause);
-                next.notify_all();
-                ended.notify_all();
-            }
+            return;
         }
+        // The next leader goes first, so that the disk works while the members of this round wake up.
+        if state.pending.is_some() {
+            self.turn(state.round + 1).notify_one();
+        }
+        self.turn(state.round).notify_all();
     }
 
     fn turn(&self, round: u64) -> &Condvar {
@@ -291,13 +282,23 @@ impl<L> State<L> {
         if seq <= self.handed { self.round } else { self.round + 1 }
     }
 
-    /// After a failed round: what was handed over is in doubt, what was not is dropped with the epoch.
-    fn drop_pending(&mut self, cause: Error) {
-        self.epoch.end(self.handed, cause.clone());
-        self.epoch = Arc::new(Epoch::new());
-        self.pending = None;
-        self.staged = self.handed;
-        self.doubt = Some(cause);
+    /// Ends the round that runs. If it failed, what was handed over is in doubt, and what was not is dropped together
+    /// with the epoch.
+    fn settle(&mut self, result: Result<(), Error>) {
+        self.leading = false;
+        match result {
+            Ok(()) => {
+                self.durable = self.handed;
+                self.doubt = None;
+            }
+            Err(cause) => {
+                self.epoch.end(self.handed, cause.clone());
+                self.epoch = Arc::new(Epoch::new());
+                self.pending = None;
+                self.staged = self.handed;
+                self.doubt = Some(cause);
+            }
+        }
     }
 }
 
@@ -323,6 +324,10 @@ impl Epoch {
     fn dropped(&self, seq: u64) -> Option<&Error> {
         if self.is_dropped(seq) { self.cause.get() } else { None }
     }
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Io, "the thread that synced panicked")
 }
 
 fn not_applied(cause: &Error) -> Error {
