@@ -7,15 +7,18 @@
 //! Lock order is the caller's matter; a lock here is never poisoned, so whoever can unwind while holding one must leave
 //! the state behind it whole.
 
+/// The same in a model: nothing is decided by a count, and loom's would only multiply the executions.
+pub(crate) use std::sync::Arc;
+
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, atomic};
+pub(crate) use std::sync::atomic;
 #[cfg(not(loom))]
 pub(crate) use std::thread::JoinHandle;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, atomic};
+pub(crate) use loom::sync::atomic;
 #[cfg(loom)]
 pub(crate) use loom::thread::JoinHandle;
 #[cfg(loom)]
