@@ -147,7 +147,10 @@ impl<E: GroupEnv> Group<E> {
                 return Err(not_applied(cause));
             }
         }
-        Ok(Begun { ticket: state.latest(), rolled_back: last.epoch.dropped(last.seq).is_some() })
+        Ok(Begun {
+            ticket: state.latest(),
+            rolled_back: last.epoch.dropped(last.seq).is_some(),
+        })
     }
 
     /// Appends to the lot as the sequence after `from`, the last ticket, under the caller's writer lock. `fill` runs
@@ -162,7 +165,10 @@ impl<E: GroupEnv> Group<E> {
         }
         if from.seq != state.staged {
             debug_assert!(false, "a stager goes on from the last ticket");
-            return Err(Error::new(ErrorKind::Corrupt, format!("staged out of order, from={}", from.seq)));
+            return Err(Error::new(
+                ErrorKind::Corrupt,
+                format!("staged out of order, from={}", from.seq),
+            ));
         }
         let Some(next) = from.seq.checked_add(1) else {
             return Err(Error::new(ErrorKind::Full, "no sequence is left"));
@@ -203,15 +209,17 @@ impl<E: GroupEnv> Group<E> {
         state.handed = state.staged;
         let lot = state.pending.take();
         drop(state);
-        let result = catch_unwind(AssertUnwindSafe(|| self.hand_over(lot)));
+        let (result, panic) = match catch_unwind(AssertUnwindSafe(|| self.hand_over(lot))) {
+            Ok(result) => (result, None),
+            Err(panic) => (Err(panicked()), Some(panic)),
+        };
         let mut state = self.state.lock();
-        match result {
-            Ok(result) => self.settle(&mut state, result),
-            Err(panic) => {
-                self.settle(&mut state, Err(Error::new(ErrorKind::Io, "the thread that synced panicked")));
-                drop(state);
-                resume_unwind(panic);
-            }
+        state.settle(result);
+        self.durable.store(state.durable, Ordering::Release);
+        self.wake(&state);
+        if let Some(panic) = panic {
+            drop(state);
+            resume_unwind(panic);
         }
         state
     }
@@ -226,27 +234,19 @@ impl<E: GroupEnv> Group<E> {
         }
     }
 
-    /// Ends the round that runs: its state first, then who waits for it.
-    fn settle(&self, state: &mut State<E::Lot>, result: Result<(), Error>) {
-        state.leading = false;
-        let (ended, next) = (self.turn(state.round), self.turn(state.round + 1));
-        match result {
-            Ok(()) => {
-                state.durable = state.handed;
-                state.doubt = None;
-                self.durable.store(state.durable, Ordering::Release);
-                // The next leader goes first, so that the disk works while the members of this round wake up.
-                if state.pending.is_some() {
-                    next.notify_one();
-                }
-                ended.notify_all();
+    /// Wakes who may go on now that the round has ended.
+    fn wake(&self, state: &State<E::Lot>) {
+        if state.doubt.is_some() {
+            for turn in &self.turns {
+                turn.notify_all();
             }
-            Err(cause) => {
-                state.drop_pending(cause);
-                next.notify_all();
-                ended.notify_all();
-            }
+            return;
         }
+        // The next leader goes first, so that the disk works while the members of this round wake up.
+        if state.pending.is_some() {
+            self.turn(state.round + 1).notify_one();
+        }
+        self.turn(state.round).notify_all();
     }
 
     fn turn(&self, round: u64) -> &Condvar {
@@ -257,7 +257,10 @@ impl<E: GroupEnv> Group<E> {
 
 impl<L> State<L> {
     fn latest(&self) -> Ticket {
-        Ticket { seq: self.staged, epoch: Arc::clone(&self.epoch) }
+        Ticket {
+            seq: self.staged,
+            epoch: Arc::clone(&self.epoch),
+        }
     }
 
     /// The outcome of a ticket, once there is one.
@@ -279,19 +282,32 @@ impl<L> State<L> {
         if seq <= self.handed { self.round } else { self.round + 1 }
     }
 
-    /// After a failed round: what was handed over is in doubt, what was not is dropped with the epoch.
-    fn drop_pending(&mut self, cause: Error) {
-        self.epoch.end(self.handed, cause.clone());
-        self.epoch = Arc::new(Epoch::new());
-        self.pending = None;
-        self.staged = self.handed;
-        self.doubt = Some(cause);
+    /// Ends the round that runs. If it failed, what was handed over is in doubt, and what was not is dropped together
+    /// with the epoch.
+    fn settle(&mut self, result: Result<(), Error>) {
+        self.leading = false;
+        match result {
+            Ok(()) => {
+                self.durable = self.handed;
+                self.doubt = None;
+            }
+            Err(cause) => {
+                self.epoch.end(self.handed, cause.clone());
+                self.epoch = Arc::new(Epoch::new());
+                self.pending = None;
+                self.staged = self.handed;
+                self.doubt = Some(cause);
+            }
+        }
     }
 }
 
 impl Epoch {
     fn new() -> Epoch {
-        Epoch { kept: AtomicU64::new(NOT_ENDED), cause: OnceLock::new() }
+        Epoch {
+            kept: AtomicU64::new(NOT_ENDED),
+            cause: OnceLock::new(),
+        }
     }
 
     fn end(&self, kept: u64, cause: Error) {
@@ -310,10 +326,19 @@ impl Epoch {
     }
 }
 
+fn panicked() -> Error {
+    Error::new(ErrorKind::Io, "the thread that synced panicked")
+}
+
 fn not_applied(cause: &Error) -> Error {
-    cause.clone().into_kind(cause.kind(), "not applied, since a sync before it failed")
+    cause
+        .clone()
+        .into_kind(cause.kind(), "not applied, since a sync before it failed")
 }
 
 fn in_doubt(cause: &Error) -> Error {
-    cause.clone().into_kind(ErrorKind::InDoubt, "the sync of this commit failed, so its outcome is not known")
+    cause.clone().into_kind(
+        ErrorKind::InDoubt,
+        "the sync of this commit failed, so its outcome is not known",
+    )
 }

@@ -1,23 +1,27 @@
 //! Locks, atomics and threads through one door: parking_lot and std in the product, loom's under `--cfg loom`.
 //!
 //! Owns the choice between the two and one API for both (parking_lot's: no poison, a wait borrows its guard). Nobody
-//! else names a lock, an atomic or a spawn, so that a model sees every interleaving of what it runs. Refuses timed
-//! waits, which no model can run.
+//! else names a lock, an atomic or a spawn, so that a model sees every interleaving of what it runs. A timed wait exists
+//! for the background thread only, which no model runs.
 //!
 //! Lock order is the caller's matter; a lock here is never poisoned, so whoever can unwind while holding one must leave
 //! the state behind it whole.
 
-// No model runs what this guards (an open store), so it is the same in both.
+/// The same in a model: nothing is decided by a count, and loom's would only multiply the executions.
+pub(crate) use std::sync::Arc;
+
+/// The same in a model: none opens a store, which is all this guards.
 pub(crate) use parking_lot::RecursiveRwLock;
+
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, atomic};
+pub(crate) use std::sync::atomic;
 #[cfg(not(loom))]
 pub(crate) use std::thread::JoinHandle;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, atomic};
+pub(crate) use loom::sync::atomic;
 #[cfg(loom)]
 pub(crate) use loom::thread::JoinHandle;
 #[cfg(loom)]
@@ -33,8 +37,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Waits for a signal or until `limit` is over; says whether it is over. For intervals of the background thread only:
-/// no model can run a timed wait.
+/// Waits for a signal or until `limit` is over; says whether it is over. For intervals of the background thread only.
 #[cfg(not(loom))]
 pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) -> bool {
     signal.wait_for(guard, limit).timed_out()
@@ -49,17 +52,26 @@ pub(crate) fn spawn<T: Send + 'static>(
     loom::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// A model has no time: the limit never comes.
+#[cfg(loom)]
+pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, _limit: std::time::Duration) -> bool {
+    signal.wait(guard);
+    false
+}
+
 /// Loom's locks behind parking_lot's API.
 #[cfg(loom)]
 mod modelled {
     use std::ops::{Deref, DerefMut};
     use std::sync::PoisonError;
 
+    #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     /// The inner guard is missing only while a wait has it, and a wait borrows this guard for that time.
     pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
+    #[derive(Debug)]
     pub(crate) struct Condvar(loom::sync::Condvar);
 
     impl<T> Mutex<T> {
