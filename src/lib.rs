@@ -47,4 +47,14 @@ pub mod internals {
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
     };
+
+    /// Whether a range has the encoded key.
+    pub fn keys_contain<K: ?Sized>(keys: &crate::Keys<K>, encoded: &[u8]) -> bool {
+        keys.contains(encoded)
+    }
+
+    /// Whether a range has room for no key at all.
+    pub fn keys_are_empty<K: ?Sized>(keys: &crate::Keys<K>) -> bool {
+        keys.is_empty()
+    }
 }

@@ -119,10 +119,12 @@ impl Codec for Bincode {
 
     fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V> {
         check_len(bytes, CodecId::Bincode)?;
-        let decoded = match bytes.len() {
-            0..=SMALL_BYTES => bincode_limited::<V, { claims_max(SMALL_BYTES) }>(bytes),
-            0..=MEDIUM_BYTES => bincode_limited::<V, { claims_max(MEDIUM_BYTES) }>(bytes),
-            _ => bincode_limited::<V, { claims_max(VALUE_BYTES_MAX) }>(bytes),
+        let decoded = if bytes.len() <= SMALL_BYTES {
+            bincode_limited::<V, { claims_max(SMALL_BYTES) }>(bytes)
+        } else if bytes.len() <= MEDIUM_BYTES {
+            bincode_limited::<V, { claims_max(MEDIUM_BYTES) }>(bytes)
+        } else {
+            bincode_limited::<V, { claims_max(VALUE_BYTES_MAX) }>(bytes)
         };
         match decoded {
             Ok((value, used)) if used == bytes.len() => Ok(value),

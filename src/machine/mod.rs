@@ -324,7 +324,7 @@ fn invalid(machine: &str, what: std::fmt::Arguments<'_>) -> Error {
 /// Declares an enum whose values are the states of a machine, and the machine.
 ///
 /// The names in quotes are what the file keeps: the machine's after the name of the enum, each state's after its variant.
-/// Then the initial state, the moves, and `cyclic;` if they may lead back to where they began.
+/// Then the initial state, `cyclic;` if moves may lead back to where they began, and the moves.
 ///
 /// ```
 /// sprag::machine! {
@@ -363,8 +363,8 @@ macro_rules! machine {
             $( $(#[$variant_meta:meta])* $variant:ident = $name:literal ),+ $(,)?
         }
         initial $initial:ident;
-        $( $from:ident => $($to:ident),+ ; )*
         cyclic;
+        $( $from:ident => $($to:ident),+ ; )*
     ) => {
         $crate::machine! { @declare [.cyclic()] $(#[$meta])* $vis enum $state : $machine {
             $( $(#[$variant_meta])* $variant = $name ),+ } initial $initial; $( $from => $($to),+ ; )* }
