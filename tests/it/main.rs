@@ -2,3 +2,4 @@
 #![cfg(all(feature = "test-util", not(loom)))]
 
 mod disk;
+mod tidy;
