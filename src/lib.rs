@@ -1,5 +1,22 @@
 //! An embedded, single-file, transactional key-value store that makes a step safe to run again.
 
+// What the library must obey and tests, examples and the command need not: no panic on any input, no clock and no thread
+// beside the doors of `clock` and `sync`, no word on the streams of somebody else's program.
+#![warn(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable
+)]
+#![warn(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::exit
+)]
+
 mod clock;
 mod codec;
 mod dedupe;

@@ -7,3 +7,4 @@ mod disk;
 mod keys_order;
 mod machine;
 mod random;
+mod tidy;
