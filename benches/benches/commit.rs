@@ -1,0 +1,122 @@
+//! One durable commit: a conditional write, a remembered key that is new, one more record; at 1, 8 and 64 threads.
+//!
+//! First the race, whose table and JSON (`target/sprag-bench/commit.json`) are the result; then criterion's own
+//! groups for one thread. `SPRAG_BENCH_DIR` names the folder to measure in, which must not lie in memory;
+//! `SPRAG_BENCH_SECS` shortens a slice for a smoke run.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use criterion::Criterion;
+use serde_json::json;
+use sprag_benches::floor::{Floor, Way};
+use sprag_benches::load::Load;
+use sprag_benches::peer::Failure;
+use sprag_benches::place::{self, Place};
+use sprag_benches::race::{Entrant, race};
+use sprag_benches::report::{self, Heat};
+use sprag_benches::sqlite::{Sharing, Sqlite};
+
+const THREADS: [usize; 3] = [1, 8, 64];
+const ROUNDS: usize = 9;
+const SLICE_SECS: f64 = 1.0;
+/// What one commit hands to the log.
+const LOG_BYTES: usize = 350;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let target = place::target_folder(env!("CARGO_TARGET_TMPDIR"))?;
+    let place = Place::new(target)?;
+    let time = slice_time()?;
+    let load_average = place::load_average();
+    if load_average.is_some_and(|average| average > 0.5) {
+        println!("the machine is busy and the ratios are worth less for it, load_average={load_average:?}");
+    }
+    let load = Load::new();
+    let mut heats = Vec::new();
+    for threads in THREADS {
+        let mut entrants = entrants(&place, threads)?;
+        race(&mut entrants, &load, threads, ROUNDS, time)?;
+        let heat = Heat::of(threads, &entrants)?;
+        print!("{}", heat.table());
+        heats.push(heat.json());
+    }
+    let figures = json!({
+        "slice_seconds": time.as_secs_f64(),
+        "rounds": ROUNDS,
+        "load_average_before": load_average,
+        "load_average_after": place::load_average(),
+        "heats": heats,
+    });
+    report::save(target, "commit", &figures)?;
+    criterion_groups(&place, &load, time)
+}
+
+fn slice_time() -> Result<Duration, Failure> {
+    let secs = match std::env::var("SPRAG_BENCH_SECS") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| format!("not a number of seconds, SPRAG_BENCH_SECS={text}"))?,
+        Err(_) => SLICE_SECS,
+    };
+    Ok(Duration::try_from_secs_f64(secs)?)
+}
+
+/// Everybody with a fresh store of the same contents.
+fn entrants(place: &Place, threads: usize) -> Result<Vec<Entrant>, Failure> {
+    let folder = |name: &str| place.folder(&format!("{name}-{threads}"));
+    let mut all = Vec::new();
+    for (name, way) in [("fdatasync", Way::Fdatasync), ("dsync", Way::Dsync)] {
+        let folder = folder(name)?;
+        all.push(Entrant::new(Floor::new(&folder, way, LOG_BYTES)?, &folder));
+    }
+    let sharings = [
+        ("one-connection", Sharing::OneConnection),
+        ("connection-each", Sharing::ConnectionEach),
+    ];
+    // With one thread both are the same.
+    for (name, sharing) in &sharings[..threads.min(2)] {
+        let folder = folder(name)?;
+        all.push(Entrant::new(Sqlite::new(&folder, *sharing, threads)?, &folder));
+    }
+    Ok(all)
+}
+
+/// The same commit by one thread as criterion sees it, for its history and its plots.
+fn criterion_groups(place: &Place, load: &Load, time: Duration) -> Result<(), Failure> {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(time / 2)
+        .measurement_time(time * 3)
+        .configure_from_args();
+    let mut group = criterion.benchmark_group("commit by one thread");
+    let contestants = entrants(place, 1)?;
+    for entrant in &contestants {
+        let mut failure = None;
+        group.bench_function(entrant.peer.name(), |bencher| {
+            bencher.iter_custom(|count| {
+                entrant.commit_count(load, count).unwrap_or_else(|cause| {
+                    failure.get_or_insert(cause);
+                    // Criterion cannot stop and divides by what it gets.
+                    Duration::from_secs(1)
+                })
+            });
+        });
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        entrant.check(load)?;
+    }
+    group.finish();
+    criterion.final_summary();
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! The one trait by which every engine takes part.
+
+use crate::load::{Contents, Step};
+
+/// Why a peer could not go on. A bench has no use for kinds: it stops and shows the text.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// An engine that makes steps durable.
+pub trait Peer: Sync {
+    /// The name in the table.
+    fn name(&self) -> &str;
+
+    /// How many threads it wants when `asked` are measured. Only the floor, which is one thread by definition, differs.
+    fn threads(&self, asked: usize) -> usize {
+        asked
+    }
+
+    /// Makes all of `step` durable, or fails. Called by at most one thread at a time for each value of `thread`.
+    ///
+    /// # Errors
+    /// Also if the version did not match or the key was known: the steps are made so that this cannot happen.
+    fn commit(&self, thread: usize, step: &Step) -> Result<(), Failure>;
+
+    /// Bytes given to the log since the peer was built, if it counts them.
+    fn bytes_handed(&self) -> Option<u64> {
+        None
+    }
+
+    /// Returns when no background work is left that would disturb the next peer's slice.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn settle(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Everything it holds, read back through its public face; `None` for a floor, which holds nothing.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn contents(&self) -> Result<Option<Contents>, Failure>;
+}

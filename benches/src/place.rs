@@ -1,0 +1,118 @@
+//! Where the bench keeps its files, and what the machine was doing meanwhile.
+//!
+//! A folder in memory is refused, since a sync there costs nothing and every ratio would be a lie.
+
+use std::path::{Path, PathBuf};
+
+use crate::peer::Failure;
+
+/// A fresh folder for one run, removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct Place {
+    folder: PathBuf,
+}
+
+impl Place {
+    /// A folder below `SPRAG_BENCH_DIR`, or else below `target`.
+    ///
+    /// # Errors
+    /// If it cannot be made, or lies in memory.
+    pub fn new(target: &Path) -> Result<Place, Failure> {
+        let parent = match std::env::var_os("SPRAG_BENCH_DIR") {
+            Some(named) => PathBuf::from(named),
+            None => target.join("sprag-bench"),
+        };
+        let folder = parent.join(format!("run-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)
+            .map_err(|cause| format!("cannot make the folder, path={}: {cause}", folder.display()))?;
+        let place = Place { folder };
+        refuse_memory(&place.folder)?;
+        Ok(place)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A fresh, empty folder inside.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, Failure> {
+        let inner = self.folder.join(name);
+        if inner.exists() {
+            std::fs::remove_dir_all(&inner)?;
+        }
+        std::fs::create_dir(&inner)?;
+        Ok(inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Err(cause) = std::fs::remove_dir_all(&self.folder) {
+            eprintln!("could not remove {}: {cause}", self.folder.display());
+        }
+    }
+}
+
+/// The target folder of this build, from the folder that Cargo gives to benches below it.
+///
+/// # Errors
+/// If that path has no parent.
+pub fn target_folder(tmp: &str) -> Result<&Path, Failure> {
+    Path::new(tmp)
+        .parent()
+        .ok_or_else(|| "the target folder has no parent".into())
+}
+
+#[cfg(target_os = "linux")]
+fn refuse_memory(folder: &Path) -> Result<(), Failure> {
+    const TMPFS: u32 = 0x0102_1994;
+    const RAMFS: u32 = 0x8584_58f6;
+    // The type is a signed or unsigned word of 4 or 8 bytes, by architecture; the magic numbers have 32 bits.
+    let kind = rustix::fs::statfs(folder)?.f_type as u32;
+    match kind {
+        TMPFS | RAMFS => Err(format!(
+            "a folder in memory cannot be measured, set SPRAG_BENCH_DIR to one on a disk, path={}",
+            folder.display()
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn refuse_memory(_folder: &Path) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// The machine's load average over the last minute, if it tells.
+pub fn load_average() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes sent so far to the block device that `folder` lies on, by anybody, if the system counts them.
+///
+/// Counted at the device and not for this process, since the process is charged for whole folios of the page cache:
+/// 2 MiB for a commit of 350 bytes, where one block is written. Other programs' writes are in it.
+pub fn device_bytes(folder: &Path) -> Option<u64> {
+    let counters = std::fs::read_to_string(device_stat(folder)?).ok()?;
+    // The seventh number is sectors written; a sector is 512 bytes here whatever the device has.
+    let sectors: u64 = counters.split_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * 512)
+}
+
+#[cfg(target_os = "linux")]
+fn device_stat(folder: &Path) -> Option<PathBuf> {
+    let device = rustix::fs::stat(folder).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    Some(PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat")))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn device_stat(_folder: &Path) -> Option<PathBuf> {
+    None
+}
