@@ -76,11 +76,7 @@ impl Error {
         Error::build(kind, message.into(), Some(source.into()), None)
     }
 
-    pub(crate) fn carrying(
-        kind: ErrorKind,
-        message: impl Into<String>,
-        carried: impl Any + Send + Sync,
-    ) -> Error {
+    pub(crate) fn carrying(kind: ErrorKind, message: impl Into<String>, carried: impl Any + Send + Sync) -> Error {
         Error::build(kind, message.into(), None, Some(Box::new(carried)))
     }
 
@@ -90,7 +86,12 @@ impl Error {
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
         carried: Option<Box<dyn Any + Send + Sync>>,
     ) -> Error {
-        Error(Arc::new(Inner { kind, message, source, carried }))
+        Error(Arc::new(Inner {
+            kind,
+            message,
+            source,
+            carried,
+        }))
     }
 
     /// An operating system error with the kind that its cause deserves.

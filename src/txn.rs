@@ -24,7 +24,11 @@ pub(crate) struct Txn {
 
 impl Txn {
     pub(crate) fn new(view: Arc<View>, now: Now) -> Txn {
-        Txn { view, layers: Vec::new(), now }
+        Txn {
+            view,
+            layers: Vec::new(),
+            now,
+        }
     }
 
     /// The one reading of time of this transaction.
@@ -65,7 +69,9 @@ impl Txn {
         let mut layers: Vec<Layer<'_>> = Vec::new();
         for own in self.layers.iter().rev() {
             let range = own.range::<[u8], _>(span.clone());
-            layers.push(Box::new(span.direct(range).map(|(key, value)| Ok((key.clone(), value.clone())))));
+            layers.push(Box::new(
+                span.direct(range).map(|(key, value)| Ok((key.clone(), value.clone()))),
+            ));
         }
         layers.extend(self.view.layers(span)?);
         Ok(Merge::new(layers, span.reverse))
@@ -101,6 +107,8 @@ impl Txn {
     /// All changes in key order, each key once.
     pub(crate) fn into_changes(mut self) -> Vec<Change> {
         self.keep_layers(1);
-        self.layers.pop().map_or_else(Vec::new, |layer| layer.into_iter().collect())
+        self.layers
+            .pop()
+            .map_or_else(Vec::new, |layer| layer.into_iter().collect())
     }
 }

@@ -46,12 +46,7 @@ pub(crate) struct Frame<'a> {
 }
 
 /// Appends the frame of `ops` to `out` and gives its length in bytes.
-pub(crate) fn encode<'a>(
-    salt: u32,
-    header: &Header,
-    ops: impl Iterator<Item = Op<'a>>,
-    out: &mut Vec<u8>,
-) -> usize {
+pub(crate) fn encode<'a>(salt: u32, header: &Header, ops: impl Iterator<Item = Op<'a>>, out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&MAGIC);
     out.extend_from_slice(&[0; 8]);
@@ -122,8 +117,19 @@ pub(crate) fn decode(salt: u32, bytes: &[u8]) -> Option<Frame<'_>> {
     let synced = sequence.checked_sub(rest.varint()?)?;
     let retention_ns = u64::from_le_bytes(rest.array()?);
     let highest_wall_ns = i64::from_le_bytes(rest.array()?);
-    let header = Header { sequence, life, previous_life, synced, retention_ns, highest_wall_ns };
-    let frame = Frame { header, len, ops: rest.0 };
+    let header = Header {
+        sequence,
+        life,
+        previous_life,
+        synced,
+        retention_ns,
+        highest_wall_ns,
+    };
+    let frame = Frame {
+        header,
+        len,
+        ops: rest.0,
+    };
     // Operations are judged here, so that a frame that decodes can be applied whole.
     let mut ops = Cursor(frame.ops);
     while !ops.0.is_empty() {

@@ -47,7 +47,10 @@ impl Superblock {
     /// `NotAStore` without the magic, `Corrupt` if the checksum or a value is wrong, `NewerFormat` for a later format.
     pub(crate) fn decode(bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<Superblock> {
         if bytes[..16] != MAGIC {
-            return Err(Error::new(ErrorKind::NotAStore, "not a store: the file begins with other bytes"));
+            return Err(Error::new(
+                ErrorKind::NotAStore,
+                "not a store: the file begins with other bytes",
+            ));
         }
         let crc = u32::from_le_bytes(field(bytes, CRC_AT));
         if crc != crc32fast::hash(&bytes[..CRC_AT]) {
@@ -63,7 +66,10 @@ impl Superblock {
             let message = format!("superblock value out of range, format={format}, log_half_bytes={log_half_bytes}");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
-        Ok(Superblock { store_id: field(bytes, 20), log_half_bytes })
+        Ok(Superblock {
+            store_id: field(bytes, 20),
+            log_half_bytes,
+        })
     }
 }
 

@@ -42,17 +42,32 @@ pub enum OnceVerdict {
 }
 
 /// Judges a delivery against what is stored, at one `now`: retention time, and wall time that is never behind.
-pub fn decide_once(stored: Option<Remembering>, delivery: Delivery, retention_ns: u64, schedule_ns: i64) -> OnceVerdict {
+pub fn decide_once(
+    stored: Option<Remembering>,
+    delivery: Delivery,
+    retention_ns: u64,
+    schedule_ns: i64,
+) -> OnceVerdict {
     if let Some(stored) = stored.filter(|stored| is_alive(stored.end_ns, retention_ns)) {
-        return if stored.fingerprint == delivery.fingerprint { OnceVerdict::Repeat } else { OnceVerdict::Mismatch };
+        return if stored.fingerprint == delivery.fingerprint {
+            OnceVerdict::Repeat
+        } else {
+            OnceVerdict::Mismatch
+        };
     }
-    let Keep::For(keep) = delivery.keep else { return OnceVerdict::First { end_ns: NEVER } };
-    let age_ns = delivery.issued_ns.map_or(0, |issued| i128::from(schedule_ns) - i128::from(issued));
+    let Keep::For(keep) = delivery.keep else {
+        return OnceVerdict::First { end_ns: NEVER };
+    };
+    let age_ns = delivery
+        .issued_ns
+        .map_or(0, |issued| i128::from(schedule_ns) - i128::from(issued));
     if age_ns >= i128::try_from(keep.as_nanos()).unwrap_or(i128::MAX) {
         return OnceVerdict::TooOld;
     }
     let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(NEVER);
-    OnceVerdict::First { end_ns: retention_ns.saturating_add(keep_ns) }
+    OnceVerdict::First {
+        end_ns: retention_ns.saturating_add(keep_ns),
+    }
 }
 
 /// Whether an entry still answers. An end of [`NEVER`] does not come, whatever the clock says.

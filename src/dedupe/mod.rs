@@ -42,8 +42,16 @@ pub struct OnceKey {
 impl OnceKey {
     /// Names an operation.
     pub fn new(scope: impl Into<String>, key: impl AsRef<[u8]>, keep: Keep) -> OnceKey {
-        let delivery = Delivery { keep, fingerprint: None, issued_ns: None };
-        OnceKey { scope: scope.into(), key: key.as_ref().to_vec(), delivery }
+        let delivery = Delivery {
+            keep,
+            fingerprint: None,
+            issued_ns: None,
+        };
+        OnceKey {
+            scope: scope.into(),
+            key: key.as_ref().to_vec(),
+            delivery,
+        }
     }
 
     /// Binds the key to the bytes of its request: the same key with other bytes, or with none, is a `Mismatch` error.
@@ -65,11 +73,17 @@ impl OnceKey {
     pub(crate) fn check(&self) -> Result<()> {
         check_scope(&self.scope)?;
         if self.key.is_empty() || self.key.len() > ONCE_KEY_BYTES_MAX {
-            let message = format!("remembered key has {} bytes, bytes_min=1, bytes_max={ONCE_KEY_BYTES_MAX}", self.key.len());
+            let message = format!(
+                "remembered key has {} bytes, bytes_min=1, bytes_max={ONCE_KEY_BYTES_MAX}",
+                self.key.len()
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         if self.delivery.keep == Keep::For(Duration::ZERO) {
-            return Err(Error::new(ErrorKind::Invalid, "a keep of zero remembers nothing, keep=0"));
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "a keep of zero remembers nothing, keep=0",
+            ));
         }
         Ok(())
     }
@@ -178,9 +192,14 @@ pub(crate) enum Met {
 pub(crate) fn meet(txn: &Txn, key: &OnceKey) -> Result<Met> {
     let remembered = read(txn, &key.stored_key())?;
     let now = txn.now();
-    let stored =
-        remembered.as_ref().map(|entry| Remembering { end_ns: entry.end_ns, fingerprint: entry.fingerprint });
-    match (decide_once(stored, key.delivery, now.retention_ns, now.schedule_ns), remembered) {
+    let stored = remembered.as_ref().map(|entry| Remembering {
+        end_ns: entry.end_ns,
+        fingerprint: entry.fingerprint,
+    });
+    match (
+        decide_once(stored, key.delivery, now.retention_ns, now.schedule_ns),
+        remembered,
+    ) {
         (OnceVerdict::First { end_ns }, _) => Ok(Met::First { end_ns }),
         (OnceVerdict::Repeat, Some(remembered)) => Ok(Met::Repeat(remembered)),
         (OnceVerdict::Mismatch, Some(remembered)) => {
@@ -198,7 +217,12 @@ pub(crate) fn meet(txn: &Txn, key: &OnceKey) -> Result<Met> {
 /// Stores a key with its result.
 pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8>) {
     let Now { schedule_ns, .. } = txn.now();
-    let entry = Remembered { end_ns, first_ns: schedule_ns, fingerprint: key.delivery.fingerprint, result };
+    let entry = Remembered {
+        end_ns,
+        first_ns: schedule_ns,
+        fingerprint: key.delivery.fingerprint,
+        result,
+    };
     let stored_key = key.stored_key();
     let bytes = encode(&stored_key, &entry);
     txn.put(stored_key, bytes);
@@ -221,7 +245,9 @@ pub(crate) fn forget(txn: &mut Txn, scope: &str, key: &[u8]) -> Result<bool> {
 }
 
 fn read(txn: &Txn, stored_key: &[u8]) -> Result<Option<Remembered>> {
-    txn.get(stored_key)?.map(|bytes| decode(stored_key, &bytes).ok_or_else(damaged)).transpose()
+    txn.get(stored_key)?
+        .map(|bytes| decode(stored_key, &bytes).ok_or_else(damaged))
+        .transpose()
 }
 
 fn damaged() -> Error {
@@ -230,7 +256,11 @@ fn damaged() -> Error {
 
 fn check_scope(scope: &str) -> Result<()> {
     let fits = (1..=SCOPE_BYTES_MAX).contains(&scope.len());
-    if fits && scope.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+    if fits
+        && scope
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    {
         return Ok(());
     }
     let shown: String = scope.chars().take(SCOPE_BYTES_MAX).collect();
@@ -255,7 +285,11 @@ fn encode(stored_key: &[u8], entry: &Remembered) -> Vec<u8> {
     let mut out = Vec::with_capacity(37 + entry.result.len());
     out.extend_from_slice(&entry.end_ns.to_be_bytes());
     out.extend_from_slice(&[0; 4]);
-    out.push(if entry.fingerprint.is_some() { HAS_FINGERPRINT } else { 0 });
+    out.push(if entry.fingerprint.is_some() {
+        HAS_FINGERPRINT
+    } else {
+        0
+    });
     out.extend_from_slice(&entry.first_ns.to_le_bytes());
     out.extend_from_slice(entry.fingerprint.as_ref().map_or(&[], |digest| digest.as_slice()));
     out.extend_from_slice(&entry.result);
@@ -274,7 +308,9 @@ fn decode(stored_key: &[u8], bytes: &[u8]) -> Option<Remembered> {
     let (first, rest) = rest.split_first_chunk::<8>()?;
     let (fingerprint, result) = match *flags {
         0 => (None, rest),
-        HAS_FINGERPRINT => rest.split_first_chunk::<16>().map(|(digest, rest)| (Some(*digest), rest))?,
+        HAS_FINGERPRINT => rest
+            .split_first_chunk::<16>()
+            .map(|(digest, rest)| (Some(*digest), rest))?,
         _ => return None,
     };
     Some(Remembered {
@@ -304,6 +340,10 @@ fn wall_ns(time: SystemTime) -> i64 {
 
 fn wall_time(ns: i64) -> SystemTime {
     let distance = Duration::from_nanos(ns.unsigned_abs());
-    let time = if ns < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    let time = if ns < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    };
     time.unwrap_or(UNIX_EPOCH)
 }

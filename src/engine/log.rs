@@ -97,7 +97,10 @@ impl Lot {
             Some(last) if last.at + last.bytes.len() as u64 == at => {
                 last.bytes.extend_from_slice(frame);
             }
-            _ => self.writes.push(Write { at, bytes: frame.to_vec() }),
+            _ => self.writes.push(Write {
+                at,
+                bytes: frame.to_vec(),
+            }),
         }
         self.mark = Some(mark);
     }
@@ -139,8 +142,21 @@ impl LogEnv {
     /// A log that goes on behind `mark`; `head` is what lies between the last block boundary and there.
     pub(crate) fn new(disk: Arc<dyn Disk>, level: Level, shared: Arc<Shared>, mark: Mark, head: Vec<u8>) -> LogEnv {
         let synced = AtomicU64::new(mark.sequence);
-        let handed = Handed { unsynced: Vec::new(), written: 0, head, failed: false, mark };
-        LogEnv { disk, level, shared, handed: Mutex::new(handed), synced, counters: Counters::default() }
+        let handed = Handed {
+            unsynced: Vec::new(),
+            written: 0,
+            head,
+            failed: false,
+            mark,
+        };
+        LogEnv {
+            disk,
+            level,
+            shared,
+            handed: Mutex::new(handed),
+            synced,
+            counters: Counters::default(),
+        }
     }
 
     /// The highest sequence that survives power loss.
@@ -163,7 +179,9 @@ impl LogEnv {
             if handed.unsynced.is_empty() {
                 return Ok(());
             }
-            handed.write_pending(&*self.disk).map_err(|cause| log_error("write", cause))?;
+            handed
+                .write_pending(&*self.disk)
+                .map_err(|cause| log_error("write", cause))?;
             (handed.mark.sequence, handed.unsynced.len())
         };
         // Without the lock: others hand over meanwhile, and their bytes wait for the next sync.
@@ -199,11 +217,15 @@ impl GroupEnv for LogEnv {
         }
         match self.level {
             Level::Sync => {
-                handed.write_synced(&*self.disk).map_err(|cause| log_error("write", cause))?;
+                handed
+                    .write_synced(&*self.disk)
+                    .map_err(|cause| log_error("write", cause))?;
                 self.synced.store(handed.mark.sequence, Ordering::Release);
             }
             Level::Buffered => {
-                handed.write_pending(&*self.disk).map_err(|cause| log_error("write", cause))?;
+                handed
+                    .write_pending(&*self.disk)
+                    .map_err(|cause| log_error("write", cause))?;
                 self.shared.ask_for_sync();
             }
         }

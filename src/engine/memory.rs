@@ -39,6 +39,8 @@ impl Memory {
 
     /// The changes inside a span, which must not be empty.
     pub(crate) fn range(&self, span: Span) -> impl DoubleEndedIterator<Item = Entry> + use<'_> {
-        self.0.range::<[u8], _>(span).map(|(key, value)| (key.clone(), value.clone()))
+        self.0
+            .range::<[u8], _>(span)
+            .map(|(key, value)| (key.clone(), value.clone()))
     }
 }

@@ -117,7 +117,10 @@ impl Engine {
     pub(crate) fn now(&self) -> Now {
         let sample = self.core.clock.sample();
         let retention_ns = self.core.retention.lock().peek(sample);
-        Now { retention_ns, schedule_ns: self.core.schedule.now(sample) }
+        Now {
+            retention_ns,
+            schedule_ns: self.core.schedule.now(sample),
+        }
     }
 
     /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
@@ -131,8 +134,15 @@ impl Engine {
         stage.ticket = begun.ticket;
         let sample = self.core.clock.sample();
         let retention_ns = self.core.retention.lock().advance(sample);
-        let now = Now { retention_ns, schedule_ns: self.core.schedule.now(sample) };
-        Ok(Writer { core: &self.core, stage, now })
+        let now = Now {
+            retention_ns,
+            schedule_ns: self.core.schedule.now(sample),
+        };
+        Ok(Writer {
+            core: &self.core,
+            stage,
+            now,
+        })
     }
 
     /// Blocks until the outcome of `ticket` is known: durable at the store's level, or an error.
@@ -219,7 +229,9 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     /// The newest staged state. Drop it before [`Writer::commit`]: a root that nobody else keeps is changed in place.
     pub(crate) fn view(&self) -> View {
-        self.core.shared.staged_view(self.stage.mark.sequence, &self.stage.mark.memory)
+        self.core
+            .shared
+            .staged_view(self.stage.mark.sequence, &self.stage.mark.memory)
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -256,10 +268,15 @@ impl Writer<'_> {
         }
         stage.mark.sequence = header.sequence;
         stage.mark.life = stage.life;
-        stage.mark.position = Position { half: position.half, used: position.used + len };
+        stage.mark.position = Position {
+            half: position.half,
+            used: position.used + len,
+        };
         let (mark, scratch) = (&stage.mark, &stage.scratch);
         // If this fails, the stage's epoch has ended, and the next `begin` rolls the mark back.
-        stage.ticket = core.group.stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()))?;
+        stage.ticket = core
+            .group
+            .stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()))?;
         core.commits.fetch_add(1, Ordering::Relaxed);
         Ok(stage.ticket.clone())
     }
@@ -267,7 +284,11 @@ impl Writer<'_> {
 
 impl Core {
     fn alive(&self) -> Result<()> {
-        if self.closed.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            Err(closed())
+        } else {
+            Ok(())
+        }
     }
 
     /// Where a frame of `len` bytes goes. Freezes the half in use if it has no room, and waits for the other one.
@@ -303,7 +324,12 @@ impl Core {
         drop(retention);
         let memory = std::mem::replace(&mut stage.mark.memory, Memory::new());
         let generation = stage.mark.generation;
-        self.shared.freeze(Frozen { generation, memory, ticket: stage.ticket.clone(), applied });
+        self.shared.freeze(Frozen {
+            generation,
+            memory,
+            ticket: stage.ticket.clone(),
+            applied,
+        });
         stage.start_next_half();
     }
 
@@ -324,7 +350,14 @@ impl Stage {
         let sequence = self.mark.sequence.checked_add(1);
         let sequence = sequence.ok_or_else(|| Error::new(ErrorKind::Full, "no sequence is left"))?;
         let previous_life = (self.mark.sequence == self.opened_at).then_some(self.life_before);
-        Ok(Header { sequence, life: self.life, previous_life, synced, retention_ns, highest_wall_ns })
+        Ok(Header {
+            sequence,
+            life: self.life,
+            previous_life,
+            synced,
+            retention_ns,
+            highest_wall_ns,
+        })
     }
 
     /// Goes back to what was handed to the disk: everything after it was dropped by a failed sync.
@@ -345,7 +378,10 @@ impl Stage {
     fn start_next_half(&mut self) {
         self.mark.memory = Memory::new();
         self.mark.generation += 1;
-        self.mark.position = Position { half: self.mark.position.half.other(), used: 0 };
+        self.mark.position = Position {
+            half: self.mark.position.half.other(),
+            used: 0,
+        };
     }
 }
 

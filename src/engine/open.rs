@@ -44,11 +44,15 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     let half_bytes = settings.log_half_bytes;
     if !valid_half(half_bytes) {
         let (min, max) = (limits::LOG_HALF_BYTES_MIN, limits::LOG_HALF_BYTES_MAX);
-        let message =
-            format!("log half must be a multiple of 4096 in range, bytes={half_bytes}, bytes_min={min}, bytes_max={max}");
+        let message = format!(
+            "log half must be a multiple of 4096 in range, bytes={half_bytes}, bytes_min={min}, bytes_max={max}"
+        );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let superblock = Superblock { store_id: random()?, log_half_bytes: half_bytes };
+    let superblock = Superblock {
+        store_id: random()?,
+        log_half_bytes: half_bytes,
+    };
     write(&**disk, 0, &superblock.encode())?;
     // Written, not only reserved: an unwritten extent costs metadata at each append and can meet a full disk.
     let zeros = vec![0; 64 << 10];
@@ -61,7 +65,12 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     }
     let sample = settings.clock.sample();
     let life = u64::from_le_bytes(random()?);
-    let applied = Applied { sequence: 0, life, retention_ns: 0, highest_wall_ns: sample.wall_ns };
+    let applied = Applied {
+        sequence: 0,
+        life,
+        retention_ns: 0,
+        highest_wall_ns: sample.wall_ns,
+    };
     let base = Base::create(disk.clone(), base_at, settings.cache_bytes, applied)?;
     base.close()
 }
@@ -85,7 +94,9 @@ pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
     let sample = settings.clock.sample();
     let retention = Retention::open(end.retention_ns, end.highest_wall_ns, sample, settings.max_offline);
     let head = head_of_block(&halves, &runs);
-    let core = build(disk, superblock, base, runs, applied, head, life, retention, sample, settings)?;
+    let core = build(
+        disk, superblock, base, runs, applied, head, life, retention, sample, settings,
+    )?;
     start(core)
 }
 
@@ -98,10 +109,16 @@ fn start(core: Core) -> Result<Engine> {
     } else {
         None
     };
-    Ok(Engine { core, thread: Mutex::new(thread) })
+    Ok(Engine {
+        core,
+        thread: Mutex::new(thread),
+    })
 }
 
-#[expect(clippy::too_many_arguments, reason = "the one place where all parts of an open store meet")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the one place where all parts of an open store meet"
+)]
 fn build(
     disk: Arc<dyn Disk>,
     superblock: Superblock,
@@ -121,10 +138,12 @@ fn build(
         sequence: end.sequence,
         generation,
         life: end.life,
-        position: newer.as_ref().map_or(Position { half: Half::A, used: 0 }, |run| Position {
-            half: run.half,
-            used: run.len as u64,
-        }),
+        position: newer
+            .as_ref()
+            .map_or(Position { half: Half::A, used: 0 }, |run| Position {
+                half: run.half,
+                used: run.len as u64,
+            }),
         memory: newer.map_or_else(Memory::new, |run| run.memory),
     };
     // The frozen ticket stands for what the log holds already, so it needs a group; the group needs the shared state.
@@ -133,12 +152,23 @@ fn build(
     let group = Group::new(env, end.sequence);
     let ticket = group.latest();
     if let Some(run) = older {
-        let frozen =
-            Frozen { generation: generation - 1, memory: run.memory, ticket: ticket.clone(), applied: run.last };
+        let frozen = Frozen {
+            generation: generation - 1,
+            memory: run.memory,
+            ticket: ticket.clone(),
+            applied: run.last,
+        };
         shared.freeze(frozen);
         shared.publish(&mark);
     }
-    let stage = Stage { ticket, life, opened_at: end.sequence, life_before: end.life, mark, scratch: Vec::new() };
+    let stage = Stage {
+        ticket,
+        life,
+        opened_at: end.sequence,
+        life_before: end.life,
+        mark,
+        scratch: Vec::new(),
+    };
     Ok(Core {
         superblock,
         group,
@@ -163,16 +193,24 @@ fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
 }
 
 fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
-    let len = disk.len().map_err(|cause| Error::io("ask for the length of the file", None, cause))?;
+    let len = disk
+        .len()
+        .map_err(|cause| Error::io("ask for the length of the file", None, cause))?;
     if len < SUPERBLOCK_BYTES as u64 {
-        return Err(Error::new(ErrorKind::NotAStore, format!("not a store: too short, bytes={len}")));
+        return Err(Error::new(
+            ErrorKind::NotAStore,
+            format!("not a store: too short, bytes={len}"),
+        ));
     }
     let mut bytes = [0; SUPERBLOCK_BYTES];
     read(disk, 0, &mut bytes)?;
     let superblock = Superblock::decode(&bytes)?;
     let base_at = base_begins(&superblock);
     if len <= base_at {
-        return Err(Error::new(ErrorKind::Corrupt, format!("file is cut short, bytes={len}, base_begins={base_at}")));
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("file is cut short, bytes={len}, base_begins={base_at}"),
+        ));
     }
     Ok(superblock)
 }
@@ -202,11 +240,17 @@ fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, V
 fn head_of_block(halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Vec<u8> {
     let Some(run) = runs.last() else { return Vec::new() };
     let from = run.len / BLOCK * BLOCK;
-    bytes_of(halves, run.half).get(from..run.len).unwrap_or_default().to_vec()
+    bytes_of(halves, run.half)
+        .get(from..run.len)
+        .unwrap_or_default()
+        .to_vec()
 }
 
 fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {
-    halves.iter().find(|(other, _)| *other == half).map_or(&[], |(_, bytes)| bytes)
+    halves
+        .iter()
+        .find(|(other, _)| *other == half)
+        .map_or(&[], |(_, bytes)| bytes)
 }
 
 /// Where the base's region begins: behind the superblock and both halves.
@@ -228,5 +272,6 @@ fn read(disk: &dyn Disk, at: u64, out: &mut [u8]) -> Result<()> {
 }
 
 fn write(disk: &dyn Disk, at: u64, bytes: &[u8]) -> Result<()> {
-    disk.write(at, bytes).map_err(|cause| Error::io("write the file", None, cause))
+    disk.write(at, bytes)
+        .map_err(|cause| Error::io("write the file", None, cause))
 }

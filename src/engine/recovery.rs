@@ -48,7 +48,12 @@ pub(super) fn follow(salt: u32, halves: &[(Half, Vec<u8>)], applied: Applied) ->
 
 /// The frames of one half that continue `before`; `None` if the first one does not.
 fn follow_half(salt: u32, half: Half, bytes: &[u8], before: Applied) -> Option<Run> {
-    let mut run = Run { half, len: 0, memory: Memory::new(), last: before };
+    let mut run = Run {
+        half,
+        len: 0,
+        memory: Memory::new(),
+        last: before,
+    };
     while let Some(frame) = bytes.get(run.len..).and_then(|rest| frame::decode(salt, rest)) {
         if !continues(&run.last, &frame.header) {
             break;
@@ -89,7 +94,8 @@ fn judge_rest(salt: u32, half: Half, bytes: &[u8], end: u64) -> Result<()> {
         };
         if frame.header.synced > end {
             let synced = frame.header.synced;
-            let message = format!("acknowledged commits are missing, half={half:?}, log_end={end}, known_durable={synced}");
+            let message =
+                format!("acknowledged commits are missing, half={half:?}, log_end={end}, known_durable={synced}");
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         at += frame.len;

@@ -75,7 +75,11 @@ impl Shared {
             unsynced: false,
             stopped: false,
         };
-        Shared { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
+        Shared {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+        }
     }
 
     /// The newest state that is durable at the store's level.
@@ -114,7 +118,10 @@ impl Shared {
     /// Freezes a table. The caller has made sure that none is frozen.
     pub(crate) fn freeze(&self, frozen: Frozen) {
         let mut state = self.state.lock();
-        debug_assert!(state.frozen.is_none(), "a half is frozen only when the other one is free");
+        debug_assert!(
+            state.frozen.is_none(),
+            "a half is frozen only when the other one is free"
+        );
         state.frozen = Some(Arc::new(frozen));
         self.work.notify_one();
     }
@@ -129,10 +136,21 @@ impl Shared {
     pub(crate) fn checkpointed(&self, base: Arc<BaseSnapshot>) {
         let mut state = self.state.lock();
         let frozen = state.frozen.take();
-        let stale = frozen.as_ref().is_some_and(|frozen| frozen.generation == state.published_generation);
+        let stale = frozen
+            .as_ref()
+            .is_some_and(|frozen| frozen.generation == state.published_generation);
         // What was published of the frozen generation is all of it, and now in the base.
-        let memory = if stale { Memory::new() } else { state.published.memory.clone() };
-        let published = View { sequence: state.published.sequence, memory, frozen: None, base: base.clone() };
+        let memory = if stale {
+            Memory::new()
+        } else {
+            state.published.memory.clone()
+        };
+        let published = View {
+            sequence: state.published.sequence,
+            memory,
+            frozen: None,
+            base: base.clone(),
+        };
         let old = std::mem::replace(&mut state.published, Arc::new(published));
         state.base = base;
         state.failure = None;
@@ -172,7 +190,9 @@ impl Shared {
             if state.attempts > before
                 && let Some(cause) = &state.failure
             {
-                return Err(cause.clone().into_kind(cause.kind(), "not applied: the log is full and cannot be emptied"));
+                return Err(cause
+                    .clone()
+                    .into_kind(cause.kind(), "not applied: the log is full and cannot be emptied"));
             }
             state.wanted = true;
             self.work.notify_one();
@@ -223,6 +243,13 @@ impl Shared {
 }
 
 fn view(mark: &Mark, frozen: Option<&Frozen>, base: &Arc<BaseSnapshot>) -> View {
-    let frozen = frozen.filter(|frozen| frozen.generation != mark.generation).map(|frozen| frozen.memory.clone());
-    View { sequence: mark.sequence, memory: mark.memory.clone(), frozen, base: base.clone() }
+    let frozen = frozen
+        .filter(|frozen| frozen.generation != mark.generation)
+        .map(|frozen| frozen.memory.clone());
+    View {
+        sequence: mark.sequence,
+        memory: mark.memory.clone(),
+        frozen,
+        base: base.clone(),
+    }
 }

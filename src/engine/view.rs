@@ -44,8 +44,15 @@ impl Span {
     }
 
     /// Turns an iterator in key order into one in the order of the scan.
-    pub(crate) fn direct<'a, T: 'a>(&self, iter: impl DoubleEndedIterator<Item = T> + 'a) -> Box<dyn Iterator<Item = T> + 'a> {
-        if self.reverse { Box::new(iter.rev()) } else { Box::new(iter) }
+    pub(crate) fn direct<'a, T: 'a>(
+        &self,
+        iter: impl DoubleEndedIterator<Item = T> + 'a,
+    ) -> Box<dyn Iterator<Item = T> + 'a> {
+        if self.reverse {
+            Box::new(iter.rev())
+        } else {
+            Box::new(iter)
+        }
     }
 }
 
@@ -90,7 +97,11 @@ pub(crate) struct Merge<'a> {
 
 impl<'a> Merge<'a> {
     pub(crate) fn new(layers: Vec<Layer<'a>>, reverse: bool) -> Merge<'a> {
-        Merge { layers: layers.into_iter().map(Iterator::peekable).collect(), reverse, failed: false }
+        Merge {
+            layers: layers.into_iter().map(Iterator::peekable).collect(),
+            reverse,
+            failed: false,
+        }
     }
 
     /// The next change of any layer, with older changes of the same key dropped.
@@ -101,7 +112,11 @@ impl<'a> Merge<'a> {
                 None => {}
                 Some(Err(_)) => return layer.next(),
                 Some(Ok((key, _))) => {
-                    let sooner = if self.reverse { Ordering::Greater } else { Ordering::Less };
+                    let sooner = if self.reverse {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    };
                     if best.as_ref().is_none_or(|(_, so_far)| key.cmp(so_far) == sooner) {
                         best = Some((index, key.clone()));
                     }

@@ -122,21 +122,39 @@ impl Raw {
         // The space byte is no part of the checksum: it says where, not what.
         let envelope = envelope::decode(key.get(1..).unwrap_or_default(), bytes)?;
         let state = envelope.state.map(str::to_owned);
-        Ok(Raw { version: envelope.version, state, value: envelope.value.to_vec() })
+        Ok(Raw {
+            version: envelope.version,
+            state,
+            value: envelope.value.to_vec(),
+        })
     }
 
     fn stored(&self) -> Stored<'_> {
-        Stored { version: self.version, state: self.state.as_deref(), value: &self.value }
+        Stored {
+            version: self.version,
+            state: self.state.as_deref(),
+            value: &self.value,
+        }
     }
 
     pub(crate) fn found(self, codec: CodecId) -> Found {
-        Found { version: Some(self.version), state: self.state, value: Some(self.value), codec }
+        Found {
+            version: Some(self.version),
+            state: self.state,
+            value: Some(self.value),
+            codec,
+        }
     }
 }
 
 /// What was found where nothing is.
 pub(crate) fn found_nothing(codec: CodecId) -> Found {
-    Found { version: None, state: None, value: None, codec }
+    Found {
+        version: None,
+        state: None,
+        value: None,
+        codec,
+    }
 }
 
 /// The start of the keys of a table's records.
@@ -176,23 +194,35 @@ pub(crate) struct Put<'a> {
 pub(crate) fn put(txn: &mut Txn, key: Vec<u8>, put: Put<'_>) -> Result<Written> {
     check_value(put.offered.value)?;
     let stored = read(txn, &key)?;
-    let removed_max = if stored.is_none() { removed_max(txn, put.table)? } else { 0 };
-    match decide_put(put.condition, stored.as_ref().map(Raw::stored), put.offered, removed_max)? {
+    let removed_max = if stored.is_none() {
+        removed_max(txn, put.table)?
+    } else {
+        0
+    };
+    match decide_put(
+        put.condition,
+        stored.as_ref().map(Raw::stored),
+        put.offered,
+        removed_max,
+    )? {
         PutVerdict::Apply { version, state } => {
             write(txn, key, version, state, put.offered.value);
             Ok(Written::Applied(version))
         }
         PutVerdict::Unchanged(version) => Ok(Written::Unchanged(version)),
-        PutVerdict::Conflict => {
-            Ok(Written::Conflict(stored.map_or_else(|| found_nothing(put.codec), |raw| raw.found(put.codec))))
-        }
+        PutVerdict::Conflict => Ok(Written::Conflict(
+            stored.map_or_else(|| found_nothing(put.codec), |raw| raw.found(put.codec)),
+        )),
     }
 }
 
 /// Decides a delete and removes the record.
 pub(crate) fn delete(txn: &mut Txn, table: u32, key: Vec<u8>, codec: CodecId, condition: Condition) -> Result<Deleted> {
     let stored = read(txn, &key)?;
-    match (decide_delete(condition, stored.as_ref().map(|raw| raw.version))?, stored) {
+    match (
+        decide_delete(condition, stored.as_ref().map(|raw| raw.version))?,
+        stored,
+    ) {
         (DeleteVerdict::Apply, Some(raw)) => {
             let removed = removed_max(txn, table)?.max(raw.version.get());
             txn.put(removed_key(table), removed.to_be_bytes().to_vec());
@@ -217,15 +247,23 @@ pub(crate) fn check_value(value: &[u8]) -> Result<()> {
         return Ok(());
     }
     let (bytes, max) = (value.len(), limits::VALUE_BYTES_MAX);
-    Err(Error::new(ErrorKind::TooLarge, format!("value too large, bytes={bytes}, bytes_max={max}")))
+    Err(Error::new(
+        ErrorKind::TooLarge,
+        format!("value too large, bytes={bytes}, bytes_max={max}"),
+    ))
 }
 
 /// The highest version ever removed from a table; 0 if none was.
 fn removed_max(txn: &Txn, table: u32) -> Result<u64> {
-    let Some(bytes) = txn.get(&removed_key(table))? else { return Ok(0) };
-    let bytes: [u8; 8] = (*bytes)
-        .try_into()
-        .map_err(|_| Error::new(ErrorKind::Corrupt, format!("highest removed version is damaged, table_id={table}")))?;
+    let Some(bytes) = txn.get(&removed_key(table))? else {
+        return Ok(0);
+    };
+    let bytes: [u8; 8] = (*bytes).try_into().map_err(|_| {
+        Error::new(
+            ErrorKind::Corrupt,
+            format!("highest removed version is damaged, table_id={table}"),
+        )
+    })?;
     Ok(u64::from_be_bytes(bytes))
 }
 

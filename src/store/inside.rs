@@ -45,7 +45,11 @@ pub(super) fn refuse_in_write(store: u64, call: &str) -> Result<()> {
 /// # Errors
 /// `Invalid` if this thread is inside any closure of the store.
 pub(super) fn refuse_in_any(store: u64, call: &str) -> Result<()> {
-    refuse(call, |stack| stack.iter().any(|(other, _)| *other == store), "a closure")
+    refuse(
+        call,
+        |stack| stack.iter().any(|(other, _)| *other == store),
+        "a closure",
+    )
 }
 
 fn refuse(call: &str, inside: impl FnOnce(&[(u64, Inside)]) -> bool, what: &str) -> Result<()> {

@@ -111,7 +111,11 @@ impl Store {
     }
 
     fn write_all(&self, declared: &[Declared]) -> Result<()> {
-        self.write(|tx| declared.iter().try_for_each(|table| catalog::declare(tx.txn_mut(), table).map(drop)))
+        self.write(|tx| {
+            declared
+                .iter()
+                .try_for_each(|table| catalog::declare(tx.txn_mut(), table).map(drop))
+        })
     }
 
     /// Runs `f` on a snapshot: the newest state that is durable at the store's level, whatever is written meanwhile.
@@ -206,7 +210,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`WriteTx::put_if`] and [`Store::write`].
-    pub fn put_if<T: TableSpec>(&self, table: T, key: &T::Key, condition: Condition, value: &T::Value) -> Result<Written> {
+    pub fn put_if<T: TableSpec>(
+        &self,
+        table: T,
+        key: &T::Key,
+        condition: Condition,
+        value: &T::Value,
+    ) -> Result<Written> {
         self.write(|tx| tx.put_if(table, key, condition, value))
     }
 
@@ -230,7 +240,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`WriteTx::transition`] and [`Store::write`].
-    pub fn transition<T: TableSpec>(&self, table: T, key: &T::Key, from: T::State, to: T::State) -> Result<Transitioned> {
+    pub fn transition<T: TableSpec>(
+        &self,
+        table: T,
+        key: &T::Key,
+        from: T::State,
+        to: T::State,
+    ) -> Result<Transitioned> {
         self.write(|tx| tx.transition(table, key, from, to))
     }
 
@@ -309,7 +325,9 @@ impl Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Store").field("id", &self.inner.id).finish_non_exhaustive()
+        out.debug_struct("Store")
+            .field("id", &self.inner.id)
+            .finish_non_exhaustive()
     }
 }
 

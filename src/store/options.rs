@@ -54,7 +54,12 @@ impl Options {
             background: true,
             clock: Arc::new(SystemClock::new()),
         };
-        Options { settings, wait: Duration::ZERO, verify_values: true, declared: Vec::new() }
+        Options {
+            settings,
+            wait: Duration::ZERO,
+            verify_values: true,
+            declared: Vec::new(),
+        }
     }
 
     /// When a commit is told to its caller.
@@ -166,8 +171,12 @@ impl Options {
     /// `Invalid` if the file exists; `ReadOnly`, `Full`, `Io`, `NotFound` for a folder that does not exist.
     pub fn create_new(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
-        let Creation::Building(building) = create::create(path, false)? else { return Err(create::exists(path)) };
-        let Some(disk) = self.build(path, building)? else { return Err(create::exists(path)) };
+        let Creation::Building(building) = create::create(path, false)? else {
+            return Err(create::exists(path));
+        };
+        let Some(disk) = self.build(path, building)? else {
+            return Err(create::exists(path));
+        };
         self.start(Arc::new(disk)).map_err(|cause| at(path, cause))
     }
 
@@ -183,7 +192,8 @@ impl Options {
     #[doc(hidden)]
     pub fn create_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
         engine::create(&disk, &self.settings)?;
-        disk.sync().map_err(|cause| Error::io("sync the new store", None, cause))?;
+        disk.sync()
+            .map_err(|cause| Error::io("sync the new store", None, cause))?;
         self.start(disk)
     }
 

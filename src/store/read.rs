@@ -29,11 +29,8 @@ pub struct Page<K, R, N: ?Sized> {
 }
 
 /// The page of a table's scan.
-pub(crate) type PageOf<T> = Page<
-    <T as TableSpec>::OwnedKey,
-    Record<<T as TableSpec>::Value, <T as TableSpec>::State>,
-    <T as TableSpec>::Key,
->;
+pub(crate) type PageOf<T> =
+    Page<<T as TableSpec>::OwnedKey, Record<<T as TableSpec>::Value, <T as TableSpec>::State>, <T as TableSpec>::Key>;
 
 impl<'s> ReadTx<'s> {
     pub(super) fn new(inner: &'s Inner, engine: &'s Engine, txn: Txn) -> ReadTx<'s> {
@@ -47,7 +44,9 @@ impl<'s> ReadTx<'s> {
     /// value is not of the table's type; `TooLarge` for a key above its limit; `Corrupt`, `Io`.
     pub fn get<T: TableSpec>(&self, table: T, key: &T::Key) -> Result<Option<Record<T::Value, T::State>>> {
         let encoded = table.encode_key(key)?;
-        let Some(info) = self.resolve(&table)? else { return Ok(None) };
+        let Some(info) = self.resolve(&table)? else {
+            return Ok(None);
+        };
         let raw = record::read(&self.txn, &whole_key(&info, &encoded))?;
         raw.map(|raw| record_of(&table, &raw)).transpose()
     }
@@ -82,10 +81,16 @@ impl<'s> ReadTx<'s> {
                     Some(last) => keys.clone().resume_after_encoded(&last),
                     None => keys.clone(),
                 };
-                return Ok(Page { records, next: Some(next) });
+                return Ok(Page {
+                    records,
+                    next: Some(next),
+                });
             }
             let encoded = record::encoded_key(&key);
-            records.push((table.decode_key(encoded)?, record_of(&table, &Raw::decode(&key, &bytes)?)?));
+            records.push((
+                table.decode_key(encoded)?,
+                record_of(&table, &Raw::decode(&key, &bytes)?)?,
+            ));
             last = Some(encoded.to_vec());
         }
         Ok(Page { records, next: None })
@@ -162,7 +167,11 @@ fn span_of<K: ?Sized>(table: u32, keys: &Keys<K>) -> Span {
         Bound::Unbounded => Bound::Excluded(record::key_end(table).into()),
         bound => bound.map(whole),
     };
-    Span { from, to, reverse: keys.is_reverse() }
+    Span {
+        from,
+        to,
+        reverse: keys.is_reverse(),
+    }
 }
 
 /// The whole key of a record.

@@ -41,7 +41,10 @@ impl<'s> Deref for WriteTx<'s> {
 
 impl<'s> WriteTx<'s> {
     pub(super) fn new(inner: &'s Inner, engine: &'s Engine, txn: Txn) -> WriteTx<'s> {
-        WriteTx { read: ReadTx::new(inner, engine, txn), under_way: Vec::new() }
+        WriteTx {
+            read: ReadTx::new(inner, engine, txn),
+            under_way: Vec::new(),
+        }
     }
 
     pub(super) fn txn_mut(&mut self) -> &mut Txn {
@@ -70,7 +73,13 @@ impl<'s> WriteTx<'s> {
     ///
     /// # Errors
     /// As [`WriteTx::put`]; `Invalid` for `Version(0)`.
-    pub fn put_if<T: TableSpec>(&mut self, table: T, key: &T::Key, condition: Condition, value: &T::Value) -> Result<Written> {
+    pub fn put_if<T: TableSpec>(
+        &mut self,
+        table: T,
+        key: &T::Key,
+        condition: Condition,
+        value: &T::Value,
+    ) -> Result<Written> {
         let encoded = table.encode_key(key)?;
         let value = table.encode_value(value, self.read.inner.verify_values)?;
         let info = self.resolve(&table)?;
@@ -82,16 +91,41 @@ impl<'s> WriteTx<'s> {
     ///
     /// # Errors
     /// As [`WriteTx::put`]; `Invalid` if the table has no states or not this one.
-    pub fn create<T: TableSpec>(&mut self, table: T, key: &T::Key, value: &T::Value, state: &T::State) -> Result<Written> {
+    pub fn create<T: TableSpec>(
+        &mut self,
+        table: T,
+        key: &T::Key,
+        value: &T::Value,
+        state: &T::State,
+    ) -> Result<Written> {
         let encoded = table.encode_key(key)?;
         let value = table.encode_value(value, self.read.inner.verify_values)?;
         let info = self.resolve(&table)?;
         let state = named_state(&info, table.state_name(state))?;
-        self.put_encoded(&info, &encoded, Condition::Absent, Offered { value: &value, state: Some(state) })
+        self.put_encoded(
+            &info,
+            &encoded,
+            Condition::Absent,
+            Offered {
+                value: &value,
+                state: Some(state),
+            },
+        )
     }
 
-    fn put_encoded(&mut self, info: &TableInfo, encoded: &[u8], condition: Condition, offered: Offered<'_>) -> Result<Written> {
-        let put = Put { table: info.id, codec: info.codec(), condition, offered };
+    fn put_encoded(
+        &mut self,
+        info: &TableInfo,
+        encoded: &[u8],
+        condition: Condition,
+        offered: Offered<'_>,
+    ) -> Result<Written> {
+        let put = Put {
+            table: info.id,
+            codec: info.codec(),
+            condition,
+            offered,
+        };
         record::put(self.txn_mut(), whole_key(info, encoded), put)
     }
 
@@ -114,14 +148,26 @@ impl<'s> WriteTx<'s> {
     pub fn delete_if<T: TableSpec>(&mut self, table: T, key: &T::Key, condition: Condition) -> Result<Deleted> {
         let encoded = table.encode_key(key)?;
         let info = self.resolve(&table)?;
-        record::delete(self.txn_mut(), info.id, whole_key(&info, &encoded), info.codec(), condition)
+        record::delete(
+            self.txn_mut(),
+            info.id,
+            whole_key(&info, &encoded),
+            info.codec(),
+            condition,
+        )
     }
 
     /// Moves a record from one state to another; its value stays and its version grows.
     ///
     /// # Errors
     /// `Invalid` if the machine has no such move, or the table no states; as [`WriteTx::delete`].
-    pub fn transition<T: TableSpec>(&mut self, table: T, key: &T::Key, from: T::State, to: T::State) -> Result<Transitioned> {
+    pub fn transition<T: TableSpec>(
+        &mut self,
+        table: T,
+        key: &T::Key,
+        from: T::State,
+        to: T::State,
+    ) -> Result<Transitioned> {
         self.transition_inner(&table, key, &from, &to, None)
     }
 
@@ -220,7 +266,11 @@ impl<'s> WriteTx<'s> {
         key.check()?;
         let stored_key = key.stored_key();
         if self.under_way.contains(&stored_key) {
-            return Err(Error::new(ErrorKind::Invalid, format!("remembered key inside its own work, key={key}")).into());
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("remembered key inside its own work, key={key}"),
+            )
+            .into());
         }
         let end_ns = match dedupe::meet(&self.read.txn, key)? {
             Met::Repeat(remembered) => return Ok(repeat(key, remembered)?),
@@ -305,6 +355,9 @@ fn named_state<'a>(info: &TableInfo, state: Option<&'a str>) -> Result<&'a str> 
     let known = state.filter(|state| info.machine().is_some_and(|machine| machine.has_state(state)));
     known.ok_or_else(|| {
         let (table, state) = (info.name(), state.unwrap_or("none"));
-        Error::new(ErrorKind::Invalid, format!("table has no such state, table={table}, state={state}"))
+        Error::new(
+            ErrorKind::Invalid,
+            format!("table has no such state, table={table}, state={state}"),
+        )
     })
 }

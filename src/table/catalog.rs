@@ -92,16 +92,25 @@ type Durable<'a> = &'a dyn Fn() -> Result<Arc<View>>;
 
 impl Catalog {
     pub(crate) fn new() -> Catalog {
-        Catalog { cache: Mutex::new(HashMap::new()) }
+        Catalog {
+            cache: Mutex::new(HashMap::new()),
+        }
     }
 
     /// The table as the file has it, compared with the call site; `None` if the file does not have it.
-    pub(crate) fn resolve<T: TableSpec>(&self, txn: &Txn, durable: Durable<'_>, table: &T) -> Result<Option<Arc<TableInfo>>> {
+    pub(crate) fn resolve<T: TableSpec>(
+        &self,
+        txn: &Txn,
+        durable: Durable<'_>,
+        table: &T,
+    ) -> Result<Option<Arc<TableInfo>>> {
         if let Some(info) = self.cached(table) {
             return Ok(Some(info));
         }
         let declared = table.declared()?;
-        let Some((info, bytes)) = load(txn, &declared.name)? else { return Ok(None) };
+        let Some((info, bytes)) = load(txn, &declared.name)? else {
+            return Ok(None);
+        };
         let grown = compare(&info, &declared)?;
         let info = Arc::new(info);
         if grown.is_none() {
@@ -112,7 +121,12 @@ impl Catalog {
     }
 
     /// The table as the file has it, compared with the call site, created or grown in this transaction if need be.
-    pub(crate) fn resolve_or_create<T: TableSpec>(&self, txn: &mut Txn, durable: Durable<'_>, table: &T) -> Result<Arc<TableInfo>> {
+    pub(crate) fn resolve_or_create<T: TableSpec>(
+        &self,
+        txn: &mut Txn,
+        durable: Durable<'_>,
+        table: &T,
+    ) -> Result<Arc<TableInfo>> {
         if let Some(info) = self.cached(table) {
             return Ok(info);
         }
@@ -133,17 +147,29 @@ impl Catalog {
     }
 
     /// Caches an entry if it is durable: one that was only staged could still be dropped.
-    fn remember<T: TableSpec>(&self, table: &T, info: &Arc<TableInfo>, bytes: &Bytes, durable: Durable<'_>) -> Result<()> {
-        let Some(identity) = table.identity() else { return Ok(()) };
+    fn remember<T: TableSpec>(
+        &self,
+        table: &T,
+        info: &Arc<TableInfo>,
+        bytes: &Bytes,
+        durable: Durable<'_>,
+    ) -> Result<()> {
+        let Some(identity) = table.identity() else {
+            return Ok(());
+        };
         if durable()?.get(&entry_key(&info.name))?.as_ref() != Some(bytes) {
             return Ok(());
         }
         let mut cache = self.cache.lock();
-        let cached = cache
-            .entry(info.name.clone())
-            .or_insert_with(|| Cached { info: info.clone(), agreed: Vec::new() });
+        let cached = cache.entry(info.name.clone()).or_insert_with(|| Cached {
+            info: info.clone(),
+            agreed: Vec::new(),
+        });
         if cached.info != *info {
-            *cached = Cached { info: info.clone(), agreed: Vec::new() };
+            *cached = Cached {
+                info: info.clone(),
+                agreed: Vec::new(),
+            };
         }
         if !cached.agreed.contains(&identity) {
             cached.agreed.push(identity);
@@ -159,7 +185,9 @@ pub(crate) fn declare(txn: &mut Txn, declared: &Declared) -> Result<(TableInfo, 
         let info = create(txn, declared)?;
         return Ok((info, true));
     };
-    let Some(machine) = compare(&info, declared)? else { return Ok((info, false)) };
+    let Some(machine) = compare(&info, declared)? else {
+        return Ok((info, false));
+    };
     info.machine = Some(machine);
     store(txn, &info)?;
     Ok((info, true))
@@ -170,7 +198,11 @@ pub(crate) fn list(txn: &Txn) -> Result<Vec<TableInfo>> {
     let from = entry_key("");
     let mut to = Space::Meta.key(1);
     to.push(TABLE + 1);
-    let span = Span { from: Bound::Included(from.into()), to: Bound::Excluded(to.into()), reverse: false };
+    let span = Span {
+        from: Bound::Included(from.into()),
+        to: Bound::Excluded(to.into()),
+        reverse: false,
+    };
     let mut tables = Vec::new();
     for entry in txn.scan(&span)? {
         let (key, bytes) = entry?;
@@ -191,10 +223,25 @@ fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
         Some(bytes) => u32::from_be_bytes((*bytes).try_into().map_err(|_| damaged("number of the next table"))?),
         None => 0,
     };
-    let after = id.checked_add(1).ok_or_else(|| Error::new(ErrorKind::TooLarge, "no table number is left"))?;
+    let after = id
+        .checked_add(1)
+        .ok_or_else(|| Error::new(ErrorKind::TooLarge, "no table number is left"))?;
     txn.put(next_key, after.to_be_bytes().to_vec());
-    let Declared { name, key, codec, machine, .. } = declared.clone();
-    let info = TableInfo { id, name, key, codec, schema: 0, machine };
+    let Declared {
+        name,
+        key,
+        codec,
+        machine,
+        ..
+    } = declared.clone();
+    let info = TableInfo {
+        id,
+        name,
+        key,
+        codec,
+        schema: 0,
+        machine,
+    };
     store(txn, &info)?;
     Ok(info)
 }
@@ -203,7 +250,8 @@ fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
 fn compare(info: &TableInfo, declared: &Declared) -> Result<Option<Machine>> {
     let differs = |what: &str, file: &dyn std::fmt::Display, program: &dyn std::fmt::Display| {
         let name = &info.name;
-        let message = format!("table is declared otherwise, table={name}, {what}_in_file={file}, {what}_in_program={program}");
+        let message =
+            format!("table is declared otherwise, table={name}, {what}_in_file={file}, {what}_in_program={program}");
         Error::new(ErrorKind::Schema, message)
     };
     if info.key != declared.key {
@@ -236,8 +284,21 @@ fn load(txn: &Txn, name: &str) -> Result<Option<(TableInfo, Bytes)>> {
 }
 
 fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
-    let TableInfo { id, name, key, codec, schema, machine } = info.clone();
-    let entry = Entry { id, key, codec: codec.code(), schema, machine };
+    let TableInfo {
+        id,
+        name,
+        key,
+        codec,
+        schema,
+        machine,
+    } = info.clone();
+    let entry = Entry {
+        id,
+        key,
+        codec: codec.code(),
+        schema,
+        machine,
+    };
     let stored_key = entry_key(&name);
     let mut bytes = vec![0; 4];
     Bincode::encode(&entry, &mut bytes)?;
@@ -248,18 +309,34 @@ fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
 }
 
 fn decode(stored_key: &[u8], bytes: &[u8]) -> Result<TableInfo> {
-    let (crc, body) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged("entry of a table"))?;
+    let (crc, body) = bytes
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("entry of a table"))?;
     if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
         return Err(damaged("entry of a table"));
     }
-    let Entry { id, key, codec, schema, machine } =
-        Bincode::decode(body).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "entry of a table is damaged"))?;
+    let Entry {
+        id,
+        key,
+        codec,
+        schema,
+        machine,
+    } = Bincode::decode(body).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "entry of a table is damaged"))?;
     if let Some(machine) = &machine {
-        machine.validate().map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "machine of a table is damaged"))?;
+        machine
+            .validate()
+            .map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "machine of a table is damaged"))?;
     }
     let name = stored_key.get(2..).and_then(|name| std::str::from_utf8(name).ok());
     let name = name.ok_or_else(|| damaged("name of a table"))?.to_owned();
-    Ok(TableInfo { id, name, key, codec: CodecId::from_code(codec)?, schema, machine })
+    Ok(TableInfo {
+        id,
+        name,
+        key,
+        codec: CodecId::from_code(codec)?,
+        schema,
+        machine,
+    })
 }
 
 fn checksum(stored_key: &[u8], bytes: &[u8]) -> u32 {
@@ -285,6 +362,7 @@ fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     let shown: String = name.chars().take(64).collect();
-    let message = format!("table name is not 1 to {TABLE_NAME_BYTES_MAX} bytes without control characters, table={shown:?}");
+    let message =
+        format!("table name is not 1 to {TABLE_NAME_BYTES_MAX} bytes without control characters, table={shown:?}");
     Err(Error::new(ErrorKind::Invalid, message))
 }

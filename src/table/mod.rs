@@ -34,7 +34,10 @@ pub use catalog::TableInfo;
 /// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
 pub struct Table<K: ?Sized, V, S = Stateless, C = Bincode> {
     name: &'static str,
-    #[expect(clippy::type_complexity, reason = "says that a table owns none of these, so that it is Send and Sync")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "says that a table owns none of these, so that it is Send and Sync"
+    )]
     of: PhantomData<(fn(&K), fn() -> V, fn() -> (S, C))>,
 }
 
@@ -144,7 +147,13 @@ where
 
     fn declared(&self) -> Result<Declared> {
         let machine = S::machine()?;
-        Ok(Declared { name: self.name.to_owned(), key: K::kind(), codec: C::ID, machine, any_machine: false })
+        Ok(Declared {
+            name: self.name.to_owned(),
+            key: K::kind(),
+            codec: C::ID,
+            machine,
+            any_machine: false,
+        })
     }
 
     fn identity(&self) -> Option<TypeId> {
@@ -196,7 +205,11 @@ pub struct DynTable {
 impl DynTable {
     /// Describes a table; see [`TableInfo::open`] for one that the file has.
     pub fn new(name: impl Into<String>, key: KeyKind, codec: CodecId) -> DynTable {
-        DynTable { name: name.into(), key, codec }
+        DynTable {
+            name: name.into(),
+            key,
+            codec,
+        }
     }
 
     /// The name.
@@ -227,7 +240,13 @@ impl TableSpec for &DynTable {
 
     fn declared(&self) -> Result<Declared> {
         let DynTable { name, key, codec } = (*self).clone();
-        Ok(Declared { name, key, codec, machine: None, any_machine: true })
+        Ok(Declared {
+            name,
+            key,
+            codec,
+            machine: None,
+            any_machine: true,
+        })
     }
 
     fn identity(&self) -> Option<TypeId> {
@@ -236,7 +255,11 @@ impl TableSpec for &DynTable {
 
     fn encode_key(&self, key: &DynKey) -> Result<Vec<u8>> {
         if key.kind() != self.key {
-            let message = format!("key is of another kind, key_kind={}, table_key_kind={}", key.kind(), self.key);
+            let message = format!(
+                "key is of another kind, key_kind={}, table_key_kind={}",
+                key.kind(),
+                self.key
+            );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut out = Vec::new();
@@ -284,8 +307,14 @@ impl Found {
     /// # Errors
     /// `Decode` if the value is not of that type, `Schema` if the state is unknown to it.
     pub fn decode<T: TableSpec>(&self, table: T) -> Result<Option<Record<T::Value, T::State>>> {
-        let (Some(version), Some(value)) = (self.version, &self.value) else { return Ok(None) };
+        let (Some(version), Some(value)) = (self.version, &self.value) else {
+            return Ok(None);
+        };
         let state = table.parse_state(self.state.as_deref())?;
-        Ok(Some(Record { value: table.decode_value(value)?, version, state }))
+        Ok(Some(Record {
+            value: table.decode_value(value)?,
+            version,
+            state,
+        }))
     }
 }

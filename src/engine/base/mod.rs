@@ -71,7 +71,9 @@ pub(crate) struct BaseSnapshot {
 
 impl std::fmt::Debug for BaseSnapshot {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("BaseSnapshot").field("applied", &self.applied).finish_non_exhaustive()
+        out.debug_struct("BaseSnapshot")
+            .field("applied", &self.applied)
+            .finish_non_exhaustive()
     }
 }
 
@@ -93,13 +95,23 @@ impl Base {
     }
 
     fn with(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
-        Base { disk, offset, cache_bytes, open: Mutex::new(Opened { database: Some(database), region }) }
+        Base {
+            disk,
+            offset,
+            cache_bytes,
+            open: Mutex::new(Opened {
+                database: Some(database),
+                region,
+            }),
+        }
     }
 
     /// Makes everything the base shows durable, and lets its writes through.
     pub(crate) fn arm(&self) -> Result<()> {
         let region = self.open.lock().region.clone();
-        region.arm().map_err(|cause| Error::io("write to the base", None, cause))
+        region
+            .arm()
+            .map_err(|cause| Error::io("write to the base", None, cause))
     }
 
     /// The state after the last [`Base::apply`].
@@ -113,15 +125,21 @@ impl Base {
         let applied = stored
             .and_then(|guard| Applied::decode(guard.value()))
             .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the base does not say up to where it was filled"))?;
-        let snapshot =
-            BaseSnapshot { meta: table(META)?, records: table(RECORDS)?, ending: table(ENDING)?, applied };
+        let snapshot = BaseSnapshot {
+            meta: table(META)?,
+            records: table(RECORDS)?,
+            ending: table(ENDING)?,
+            applied,
+        };
         Ok(Arc::new(snapshot))
     }
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
         let open = self.open.lock();
-        open.region.arm().map_err(|cause| Error::io("write to the base", None, cause))?;
+        open.region
+            .arm()
+            .map_err(|cause| Error::io("write to the base", None, cause))?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let mut writing = database.begin_write().map_err(from_redb)?;
         writing.set_durability(Durability::Immediate).map_err(from_redb)?;
@@ -136,12 +154,19 @@ impl Base {
                     Some((Space::Meta, key)) => change(&mut meta, key, value.as_deref())?,
                     Some((Space::Records, key)) => change(&mut records, key, value.as_deref())?,
                     Some((Space::Ending, key)) => change_ending(&mut ending, &mut ends, key, value.as_deref())?,
-                    None => return Err(Error::new(ErrorKind::Corrupt, "a key of an unknown space is in the log")),
+                    None => {
+                        return Err(Error::new(
+                            ErrorKind::Corrupt,
+                            "a key of an unknown space is in the log",
+                        ));
+                    }
                 }
             }
             drop_ended(&mut ending, &mut ends, applied.retention_ns)?;
             let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
-            engine.insert(APPLIED_KEY, applied.encode().as_slice()).map_err(from_redb)?;
+            engine
+                .insert(APPLIED_KEY, applied.encode().as_slice())
+                .map_err(from_redb)?;
         }
         writing.commit().map_err(from_redb)
     }
@@ -167,7 +192,9 @@ impl Base {
 
 impl BaseSnapshot {
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some((space, key)) = Space::split(key) else { return Ok(None) };
+        let Some((space, key)) = Space::split(key) else {
+            return Ok(None);
+        };
         let found = self.table(space).get(key).map_err(from_redb)?;
         Ok(found.map(|guard| Arc::from(guard.value())))
     }
@@ -178,11 +205,17 @@ impl BaseSnapshot {
             Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
             Bound::Unbounded => None,
         };
-        let Some(space) = space_of(span.start_bound()) else { return Ok(Box::new(std::iter::empty())) };
+        let Some(space) = space_of(span.start_bound()) else {
+            return Ok(Box::new(std::iter::empty()));
+        };
         let inside = |key: &'_ [u8]| key.get(1..).unwrap_or_default().to_vec();
         let from = span.start_bound().map(inside);
         // A span that ends in the next space covers the rest of its own.
-        let to = if space_of(span.end_bound()) == Some(space) { span.end_bound().map(inside) } else { Bound::Unbounded };
+        let to = if space_of(span.end_bound()) == Some(space) {
+            span.end_bound().map(inside)
+        } else {
+            Bound::Unbounded
+        };
         let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         let range = self.table(space).range::<&[u8]>(bounds).map_err(from_redb)?;
         let entry = move |item: std::result::Result<(Guard, Guard), redb::StorageError>| {
@@ -191,7 +224,11 @@ impl BaseSnapshot {
             whole.extend_from_slice(key.value());
             Ok((Arc::from(whole), Some(Arc::from(value.value()))))
         };
-        Ok(if span.reverse { Box::new(range.rev().map(entry)) } else { Box::new(range.map(entry)) })
+        Ok(if span.reverse {
+            Box::new(range.rev().map(entry))
+        } else {
+            Box::new(range.map(entry))
+        })
     }
 
     fn table(&self, space: Space) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
@@ -237,10 +274,16 @@ fn end_row(value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
 
 /// Drops entries whose end is not after `now_ns`. A reader judges the end itself, so when they leave is only a matter of space.
 fn drop_ended(ending: &mut Writable<'_>, ends: &mut Writable<'_>, now_ns: u64) -> Result<()> {
-    let Some(after) = now_ns.checked_add(1) else { return Ok(()) };
+    let Some(after) = now_ns.checked_add(1) else {
+        return Ok(());
+    };
     let bound = after.to_be_bytes();
     let mut over = Vec::new();
-    for row in ends.range::<&[u8]>(..bound.as_slice()).map_err(from_redb)?.take(DROPPED_PER_CHECKPOINT_MAX) {
+    for row in ends
+        .range::<&[u8]>(..bound.as_slice())
+        .map_err(from_redb)?
+        .take(DROPPED_PER_CHECKPOINT_MAX)
+    {
         over.push(row.map_err(from_redb)?.0.value().to_vec());
     }
     for row in over {
@@ -276,12 +319,22 @@ impl Applied {
 
 /// Opens redb over a region. A panic inside it on damaged bytes is a finding about the file, not about the caller.
 fn open_redb(region: &Arc<Region>, cache_bytes: usize, may_create: bool) -> Result<Database> {
-    let backend = Backend { region: region.clone(), may_create };
-    let open = move || Database::builder().set_cache_size(cache_bytes).create_with_backend(backend);
+    let backend = Backend {
+        region: region.clone(),
+        may_create,
+    };
+    let open = move || {
+        Database::builder()
+            .set_cache_size(cache_bytes)
+            .create_with_backend(backend)
+    };
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
         Ok(Ok(database)) => Ok(database),
         Ok(Err(cause)) => Err(from_redb(cause)),
-        Err(_) => Err(Error::new(ErrorKind::Corrupt, "the base cannot be opened: its structure is damaged")),
+        Err(_) => Err(Error::new(
+            ErrorKind::Corrupt,
+            "the base cannot be opened: its structure is damaged",
+        )),
     }
 }
 

@@ -40,12 +40,22 @@ struct Overlay {
 impl Region {
     /// A region that writes through at once: for a file under construction.
     pub(super) fn armed(disk: Arc<dyn Disk>, offset: u64) -> Region {
-        Region { disk, offset, mode: AtomicU8::new(ARMED), overlay: Mutex::default() }
+        Region {
+            disk,
+            offset,
+            mode: AtomicU8::new(ARMED),
+            overlay: Mutex::default(),
+        }
     }
 
     /// A region that holds writes back until [`Region::arm`].
     pub(super) fn overlaid(disk: Arc<dyn Disk>, offset: u64) -> Region {
-        Region { disk, offset, mode: AtomicU8::new(OVERLAID), overlay: Mutex::default() }
+        Region {
+            disk,
+            offset,
+            mode: AtomicU8::new(OVERLAID),
+            overlay: Mutex::default(),
+        }
     }
 
     /// Writes what was held back and makes everything the base has seen durable; from then on writes go through.
