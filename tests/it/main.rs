@@ -3,6 +3,7 @@
 
 mod clock;
 mod codec;
+mod crash;
 mod disk;
 mod keys_order;
 mod machine;
