@@ -11,7 +11,7 @@ use super::ledger::{Ledger, Past};
 use super::tally::{Kind, Tally, digest};
 use super::trap::{Capture, Image, Phase, Target, Trap};
 use super::work::{self, Stamp};
-use crate::random::Random;
+use super::dice::Dice;
 
 /// Crashes of a chain from which on its images count.
 const CRASHES_MIN: u64 = 3;
@@ -34,7 +34,7 @@ pub struct Mode {
 pub struct Chain<'a> {
     mode: Mode,
     tally: &'a Tally,
-    random: Random,
+    dice: Dice,
     /// For messages: what makes the same chain again.
     label: String,
     pad: usize,
@@ -50,12 +50,12 @@ pub struct Chain<'a> {
 impl<'a> Chain<'a> {
     /// Makes a store and runs a whole chain of crashes on it.
     pub fn run(mode: Mode, seed: u64, tally: &'a Tally) {
-        let mut random = Random::new(seed);
-        let pad = 150 + random.below(1000) as usize;
+        let mut dice = Dice::new(seed);
+        let pad = 150 + dice.below(1000) as usize;
         let clock = ManualClock::new();
         let disk = SimDisk::new();
         let store = options(mode, &clock).log_half_bytes(HALF_BYTES).create_on(Arc::new(disk.clone())).unwrap();
-        let salt = salt(&mut random);
+        let salt = salt(&mut dice);
         work::found(&store, salt, pad).unwrap();
         let sequence = store.stats().unwrap().sequence;
         store.sync().unwrap();
@@ -63,7 +63,7 @@ impl<'a> Chain<'a> {
         let label = format!("mode={} chain_seed={seed} pad={pad}", mode.name);
         let past = Past { history: vec![salt], ..Past::default() };
         let layout = Layout::of(&disk);
-        let mut chain = Chain { mode, tally, random, label, pad, clock, sequence, layout, disk: disk.kill(), past, crashes: 0 };
+        let mut chain = Chain { mode, tally, dice, label, pad, clock, sequence, layout, disk: disk.kill(), past, crashes: 0 };
         while chain.crashes < CRASHES {
             chain.live();
         }
@@ -72,9 +72,9 @@ impl<'a> Chain<'a> {
     /// One life of the store, up to its crash, and the images of that.
     fn live(&mut self) {
         let ledger = Arc::new(Ledger::new(self.past.clone(), self.mode.level == Level::Sync));
-        let threads = 1 + self.random.below(self.mode.threads_max);
+        let threads = 1 + self.dice.below(self.mode.threads_max);
         let (target, passing) = self.target(true);
-        let trap = Trap::new(target, passing, self.child(), Arc::clone(&ledger), self.layout, threads > 1);
+        let trap = Trap::new(target, passing, self.dice.split(), Arc::clone(&ledger), self.layout, threads > 1);
         let trap = Arc::new(trap);
         let watching = Arc::clone(&trap);
         self.disk.on_event(move |event, disk| watching.meet(event, disk));
@@ -97,19 +97,15 @@ impl<'a> Chain<'a> {
         format!("{} crash={}", self.label, self.crashes)
     }
 
-    fn child(&mut self) -> Random {
-        Random::new(self.random.below(u64::MAX))
-    }
-
     /// What is to be hit, and how many such calls pass before.
     fn target(&mut self, with_open: bool) -> (Target, u64) {
         let per_half = HALF_BYTES / (self.pad as u64 + 350);
-        match self.random.below(20) {
-            0..=2 if with_open => (Target::Open, self.random.below(7)),
-            0..=5 => (Target::HalfStart, self.random.below(3)),
-            6..=10 => (Target::Base, self.random.below(60)),
+        match self.dice.below(20) {
+            0..=2 if with_open => (Target::Open, self.dice.below(7)),
+            0..=5 => (Target::HalfStart, self.dice.below(3)),
+            6..=10 => (Target::Base, self.dice.below(60)),
             11 => (Target::Rest, 0),
-            _ => (Target::Log, self.random.below(per_half + per_half / 2)),
+            _ => (Target::Log, self.dice.below(per_half + per_half / 2)),
         }
     }
 
@@ -128,9 +124,9 @@ impl<'a> Chain<'a> {
             FaultKind::SetLen,
             FaultKind::Read,
         ];
-        let kind = kinds[self.random.below(kinds.len() as u64) as usize];
-        let passing = self.random.below(30);
-        let mode = if self.random.below(2) == 0 { FaultMode::FailOnce } else { FaultMode::FailForever };
+        let kind = kinds[self.dice.below(kinds.len() as u64) as usize];
+        let passing = self.dice.below(30);
+        let mode = if self.dice.one_in(2) { FaultMode::FailOnce } else { FaultMode::FailForever };
         self.disk.fail(kind, passing, mode, std::io::ErrorKind::Other);
     }
 
@@ -150,7 +146,7 @@ impl<'a> Chain<'a> {
         trap.enter(Phase::Run);
         self.commit(&store, trap, threads);
         trap.watch(None);
-        if !trap.fired() && self.random.below(4) == 0 {
+        if !trap.fired() && self.dice.one_in(4) {
             trap.enter(Phase::Close);
             let acked = ledger.acked();
             if store.close().is_ok() && !trap.fired() {
@@ -165,13 +161,13 @@ impl<'a> Chain<'a> {
 
     /// Commits on several threads until the trap is sprung or enough was done.
     fn commit(&mut self, store: &Store, trap: &Arc<Trap>, threads: u64) {
-        let left = AtomicI64::new(10 + self.random.below(100) as i64);
-        let heals_at = if self.random.below(2) == 0 { 1 + self.random.below(6) } else { u64::MAX };
+        let left = AtomicI64::new(10 + self.dice.below(100) as i64);
+        let heals_at = if self.dice.one_in(2) { 1 + self.dice.below(6) } else { u64::MAX };
         trap.ledger.begin_work(threads);
-        let randoms: Vec<Random> = (0..threads).map(|_| self.child()).collect();
+        let all: Vec<Dice> = (0..threads).map(|_| self.dice.split()).collect();
         let (disk, pad) = (&self.disk, self.pad);
-        let worker = |random| Worker { store, trap, disk, random, pad, left: &left, heals_at };
-        let mut workers = randoms.into_iter().map(worker);
+        let worker = |dice| Worker { store, trap, disk, dice, pad, left: &left, heals_at };
+        let mut workers = all.into_iter().map(worker);
         if threads == 1
             && let Some(worker) = workers.next()
         {
@@ -187,7 +183,7 @@ impl<'a> Chain<'a> {
 
     /// Judges every image of a crash, and goes on with one of them.
     fn judge(&mut self, capture: Capture) {
-        let on = self.random.below(capture.images.len() as u64) as usize;
+        let on = self.dice.below(capture.images.len() as u64) as usize;
         for (at, image) in capture.images.iter().enumerate() {
             let digest = digest(&image.disk, image.killed);
             let past = after(&capture.past, image.killed);
@@ -219,16 +215,16 @@ impl<'a> Chain<'a> {
         let told = if image.killed { past.cached } else { past.durable };
         assert!(number >= told, "commit {told} is lost, found={number}, killed={}, {label}", image.killed);
         let mut history = past.history[..=number as usize].to_vec();
-        let refused = history.iter().find(|salt| past.refused.contains(salt));
-        assert!(refused.is_none(), "a commit that was refused is there, found={number}, {label}");
+        let refused = history.iter().find_map(|salt| past.refused.get(salt));
+        assert_eq!(refused, None, "a commit that was refused is there, found={number}, {label}");
         assert_eq!(store.stats().unwrap().sequence, self.sequence + number, "{label}");
-        if self.random.below(4) == 0 {
-            for _ in 0..1 + self.random.below(3) {
-                let stamp = Stamp { number: history.len() as u64, salt: salt(&mut self.random) };
+        if self.dice.one_in(4) {
+            for _ in 0..1 + self.dice.below(3) {
+                let stamp = Stamp { number: history.len() as u64, salt: salt(&mut self.dice) };
                 store.write(|tx| work::apply(tx, stamp, self.pad)).unwrap();
                 history.push(stamp.salt);
             }
-            if self.random.below(2) == 0 { store.close().unwrap() } else { drop(store) }
+            if self.dice.one_in(2) { store.close().unwrap() } else { drop(store) }
             assert_eq!(verify(&open(), &history), history.len() as u64 - 1, "{label}");
         }
         number
@@ -270,8 +266,8 @@ fn after(past: &Past, killed: bool) -> Past {
     past
 }
 
-fn salt(random: &mut Random) -> u64 {
-    random.below(u64::MAX) | 1 << 63
+fn salt(dice: &mut Dice) -> u64 {
+    dice.any() | 1 << 63
 }
 
 fn options(mode: Mode, clock: &ManualClock) -> Options {
@@ -288,7 +284,7 @@ struct Worker<'a> {
     store: &'a Store,
     trap: &'a Trap,
     disk: &'a SimDisk,
-    random: Random,
+    dice: Dice,
     pad: usize,
     left: &'a AtomicI64,
     /// Errors after which the disk is well again.
@@ -298,7 +294,7 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn run(mut self) {
         while !self.trap.fired() && self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
-            match self.random.below(10) {
+            match self.dice.below(10) {
                 0 => self.deliver_again(),
                 1 => self.sync(),
                 _ => self.commit(),
@@ -312,7 +308,7 @@ impl Worker<'_> {
 
     fn commit(&mut self) {
         let ledger = &self.trap.ledger;
-        let salt = salt(&mut self.random);
+        let salt = salt(&mut self.dice);
         let mut number = None;
         let result: Result<(), Error> = self.store.write(|tx| {
             let next = work::number(tx)? + 1;

@@ -1,6 +1,6 @@
 //! What a run was told: the commits staged, in order, and those that a crash at this moment must not take.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ pub struct Past {
     pub cached: u64,
     /// Must be there after a power loss.
     pub durable: u64,
-    /// Salts of commits whose callers were told that they are not applied.
-    pub refused: HashSet<u64>,
+    /// Salts of commits whose callers were told that they are not applied, and how.
+    pub refused: HashMap<u64, String>,
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ impl Ledger {
         if let Some(salt) = salt
             && cause.kind() != ErrorKind::InDoubt
         {
-            state.past.refused.insert(salt);
+            state.past.refused.insert(salt, format!("{cause:?}"));
         }
     }
 

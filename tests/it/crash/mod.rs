@@ -6,6 +6,7 @@
 //! line up with new ones. `SPRAG_SEED` makes the chains again; with several threads their schedule is left to chance.
 
 mod chain;
+mod dice;
 mod frames;
 mod ledger;
 mod tally;
@@ -14,8 +15,9 @@ mod work;
 
 use sprag::Level;
 
-use crate::random::{Random, seed};
+use crate::random::seed;
 use chain::{Chain, Mode};
+use dice::Dice;
 use tally::{Kind, Tally};
 
 /// What one test has to show.
@@ -37,14 +39,14 @@ const KINDS: [Kind; 7] = [
 ];
 
 fn judge_chains(mode: Mode, quota: &Quota) {
-    let mut random = Random::new(seed());
+    let mut dice = Dice::new(seed());
     let tally = Tally::new();
     if let Ok(text) = std::env::var("SPRAG_CHAIN") {
         return Chain::run(mode, text.parse().unwrap(), &tally);
     }
     let begun = std::time::Instant::now();
     while tally.distinct() < quota.images {
-        Chain::run(mode, random.below(u64::MAX), &tally);
+        Chain::run(mode, dice.any(), &tally);
     }
     println!("{}, {:.1?}:\n{tally}", mode.name, begun.elapsed());
     for kind in KINDS {

@@ -9,7 +9,7 @@ use sprag::Store;
 use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::work;
-use crate::random::Random;
+use super::dice::Dice;
 
 /// Images taken at one moment.
 const IMAGES: usize = 3;
@@ -77,13 +77,13 @@ pub struct Trap {
 struct State {
     target: Target,
     passing: u64,
-    random: Random,
+    dice: Dice,
     capture: Option<Capture>,
 }
 
 impl Trap {
-    pub fn new(target: Target, passing: u64, random: Random, ledger: Arc<Ledger>, layout: Layout, holds: bool) -> Trap {
-        let state = State { target, passing, random, capture: None };
+    pub fn new(target: Target, passing: u64, dice: Dice, ledger: Arc<Ledger>, layout: Layout, holds: bool) -> Trap {
+        let state = State { target, passing, dice, capture: None };
         Trap {
             state: Mutex::new(state),
             fired: AtomicBool::new(false),
@@ -136,7 +136,7 @@ impl Trap {
         }
         let to_log = self.is_log(event);
         if self.holds && to_log && self.phase() == Phase::Run {
-            let more = self.lock().random.below(4);
+            let more = self.lock().dice.below(4);
             self.ledger.hold(more);
         }
         let next = {
@@ -199,7 +199,7 @@ impl Trap {
         let log_event = event.filter(|event| self.is_log(event));
         let told = self.ledger.past();
         let durable = self.layout.read_log(&disk.power_loss(0, CrashPlan::DropAll));
-        let mut written = self.layout.read_log(disk);
+        let mut written = self.layout.read_log(&disk.kill());
         let mut handed = None;
         let mut reuses_half = false;
         if let Some(event) = log_event {
@@ -234,17 +234,17 @@ impl Trap {
     }
 
     fn image(&self, state: &mut State, event: Option<&Event<'_>>, disk: &SimDisk, durable: &[u8], written: &[u8]) -> Image {
-        let killed = state.random.below(4) == 0;
+        let killed = state.dice.one_in(4);
         let after = match event {
             _ if killed => {
                 let after = disk.kill();
                 if let Some(event) = event {
-                    half_done(event, &after, &mut state.random);
+                    half_done(event, &after, &mut state.dice);
                 }
                 after
             }
-            Some(event) => disk.power_loss_during(event, state.random.below(u64::MAX), CrashPlan::Any),
-            None => disk.power_loss(state.random.below(u64::MAX), CrashPlan::Any),
+            Some(event) => disk.power_loss_during(event, state.dice.any(), CrashPlan::Any),
+            None => disk.power_loss(state.dice.any(), CrashPlan::Any),
         };
         let log = self.layout.read_log(&after);
         Image { torn: log != durable && log != written, disk: after, killed }
@@ -252,12 +252,12 @@ impl Trap {
 }
 
 /// A kill inside a write leaves some front part of it in the cache.
-fn half_done(event: &Event<'_>, disk: &SimDisk, random: &mut Random) {
+fn half_done(event: &Event<'_>, disk: &SimDisk, dice: &mut Dice) {
     if matches!(event.kind, EventKind::Write | EventKind::WriteSynced) {
-        let part = match random.below(3) {
+        let part = match dice.below(3) {
             0 => 0,
             1 => event.data.len(),
-            _ => random.below(event.data.len() as u64 + 1) as usize,
+            _ => dice.below(event.data.len() as u64 + 1) as usize,
         };
         disk.write(event.offset, &event.data[..part]).unwrap();
     }
