@@ -374,15 +374,8 @@ impl Stage {
     /// Goes back to what was handed to the disk: everything after it was dropped by a failed sync.
     fn roll_back(&mut self, core: &Core) {
         self.mark = core.group.env().handed_mark();
-        let Some(frozen) = core.shared.frozen() else { return };
-        if frozen.generation != self.mark.generation {
-            return;
-        }
-        if frozen.applied.sequence == self.mark.sequence {
-            // The freeze stands, since all that was frozen was handed over; only the new table was dropped.
+        if core.shared.half_is_over(&self.mark) {
             self.start_next_half();
-        } else {
-            core.shared.unfreeze();
         }
     }
 

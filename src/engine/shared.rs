@@ -126,10 +126,24 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Undoes a freeze whose last sequence was dropped.
-    pub(crate) fn unfreeze(&self) {
-        self.state.lock().frozen = None;
-        self.room.notify_all();
+    /// For a rollback to `mark`: whether its half takes no more frames, since its table is in the base, or frozen with
+    /// `mark` as its end. A freeze whose end was dropped is undone.
+    pub(crate) fn half_is_over(&self, mark: &Mark) -> bool {
+        let mut state = self.state.lock();
+        // A frame behind those that the base has would not be found at the next open.
+        if mark.position.used > 0 && state.base.applied.sequence >= mark.sequence {
+            return true;
+        }
+        let Some(frozen) = &state.frozen else { return false };
+        if frozen.generation != mark.generation {
+            return false;
+        }
+        let stands = frozen.applied.sequence == mark.sequence;
+        if !stands {
+            state.frozen = None;
+            self.room.notify_all();
+        }
+        stands
     }
 
     /// The frozen table is in the base: one pointer is swapped, and the half is free.
