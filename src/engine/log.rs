@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::Memory;
 use super::shared::Shared;
+use super::watched::Watched;
 use crate::codec::superblock::SUPERBLOCK_BYTES;
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::group::GroupEnv;
 use crate::sync::Mutex;
 
@@ -108,10 +109,12 @@ impl Lot {
 
 /// The environment of the group: writes lots, makes them durable, publishes them.
 pub(crate) struct LogEnv {
-    disk: Arc<dyn Disk>,
+    disk: Arc<Watched>,
     level: Level,
     shared: Arc<Shared>,
     handed: Mutex<Handed>,
+    /// Held for the time of a sync of the log at `Buffered`: what one confirms must not be counted by another.
+    syncing: Mutex<()>,
     /// Highest sequence that survives power loss; at `Buffered` behind what callers are told.
     synced: AtomicU64,
     pub(crate) counters: Counters,
@@ -124,6 +127,12 @@ pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,
 }
 
+/// What came of a sync that the disk did not refuse.
+enum Synced {
+    Yes,
+    Unknown,
+}
+
 /// What the disk was given.
 struct Handed {
     /// Not confirmed by a sync, in log order.
@@ -134,19 +143,22 @@ struct Handed {
     head: Vec<u8>,
     /// A write or sync failed since: the next one starts at the block boundary.
     failed: bool,
+    /// Failed syncs of the whole file up to which `written` is known to be true (at `Buffered`).
+    failed_syncs: u64,
     /// The state after the last frame handed over.
     mark: Mark,
 }
 
 impl LogEnv {
     /// A log that goes on behind `mark`; `head` is what lies between the last block boundary and there.
-    pub(crate) fn new(disk: Arc<dyn Disk>, level: Level, shared: Arc<Shared>, mark: Mark, head: Vec<u8>) -> LogEnv {
+    pub(crate) fn new(disk: Arc<Watched>, level: Level, shared: Arc<Shared>, mark: Mark, head: Vec<u8>) -> LogEnv {
         let synced = AtomicU64::new(mark.sequence);
         let handed = Handed {
             unsynced: Vec::new(),
             written: 0,
             head,
             failed: false,
+            failed_syncs: disk.failed_syncs(),
             mark,
         };
         LogEnv {
@@ -154,6 +166,7 @@ impl LogEnv {
             level,
             shared,
             handed: Mutex::new(handed),
+            syncing: Mutex::new(()),
             synced,
             counters: Counters::default(),
         }
@@ -174,15 +187,30 @@ impl LogEnv {
         if self.level == Level::Sync {
             return Ok(());
         }
-        let (sequence, count) = {
+        let _syncing = self.syncing.lock();
+        match self.sync_once()? {
+            Synced::Yes => Ok(()),
+            // The sync of a checkpoint failed meanwhile and may have taken our bytes with it.
+            Synced::Unknown => match self.sync_once()? {
+                Synced::Yes => Ok(()),
+                Synced::Unknown => Err(Error::new(
+                    ErrorKind::Io,
+                    "cannot sync the log: other syncs of the file fail",
+                )),
+            },
+        }
+    }
+
+    fn sync_once(&self) -> Result<Synced> {
+        let (sequence, count, failed_syncs) = {
             let mut handed = self.handed.lock();
             if handed.unsynced.is_empty() {
-                return Ok(());
+                return Ok(Synced::Yes);
             }
             handed
-                .write_pending(&*self.disk)
+                .write_pending(&self.disk)
                 .map_err(|cause| log_error("write", cause))?;
-            (handed.mark.sequence, handed.unsynced.len())
+            (handed.mark.sequence, handed.unsynced.len(), handed.failed_syncs)
         };
         // Without the lock: others hand over meanwhile, and their bytes wait for the next sync.
         let synced = self.disk.sync();
@@ -191,9 +219,12 @@ impl LogEnv {
             handed.forget_progress();
             return Err(log_error("sync", cause));
         }
+        if self.disk.failed_syncs() != failed_syncs {
+            return Ok(Synced::Unknown);
+        }
         handed.confirm(count);
         self.synced.fetch_max(sequence, Ordering::AcqRel);
-        Ok(())
+        Ok(Synced::Yes)
     }
 
     fn count(&self, lot: &Lot) {
@@ -224,7 +255,7 @@ impl GroupEnv for LogEnv {
             }
             Level::Buffered => {
                 handed
-                    .write_pending(&*self.disk)
+                    .write_pending(&self.disk)
                     .map_err(|cause| log_error("write", cause))?;
                 self.shared.ask_for_sync();
             }
@@ -246,7 +277,12 @@ impl Handed {
     }
 
     /// Writes what was not written yet, without a sync.
-    fn write_pending(&mut self, disk: &dyn Disk) -> std::io::Result<()> {
+    fn write_pending(&mut self, disk: &Watched) -> std::io::Result<()> {
+        let failed_syncs = disk.failed_syncs();
+        if failed_syncs != self.failed_syncs {
+            self.forget_progress();
+            self.failed_syncs = failed_syncs;
+        }
         let result = self.each_from(self.written, |at, bytes| disk.write(at, bytes));
         self.failed = result.is_err();
         if result.is_ok() {

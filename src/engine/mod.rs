@@ -19,6 +19,7 @@ mod recovery;
 mod shared;
 mod space;
 mod view;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -13,6 +13,7 @@ use super::log::{Half, Level, LogEnv, Mark, Position};
 use super::memory::Memory;
 use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
+use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
 use crate::clock::{Clock, Retention, Sample, Schedule};
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
@@ -82,6 +83,7 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
 pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
     let superblock = read_superblock(&*disk)?;
     let halves = read_halves(&*disk, &superblock)?;
+    let disk = Arc::new(Watched::new(disk));
     let base = Base::open(disk.clone(), base_begins(&superblock), settings.cache_bytes)?;
     let applied = base.snapshot()?.applied;
     let runs = recovery::follow(superblock.salt(), &halves, applied)?;
@@ -120,7 +122,7 @@ fn start(core: Core) -> Result<Engine> {
     reason = "the one place where all parts of an open store meet"
 )]
 fn build(
-    disk: Arc<dyn Disk>,
+    disk: Arc<Watched>,
     superblock: Superblock,
     base: Base,
     runs: Vec<Run>,

@@ -1,0 +1,67 @@
+//! The disk as the engine uses it: one sync at a time, and a count of those that failed.
+//!
+//! A sync covers what everybody wrote, and a failed one is told to one caller only: after it the others' bytes are no
+//! longer dirty, so that their own sync succeeds and proves nothing. Whoever relies on a sync therefore compares the
+//! count from before its writes with the count after its sync.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::disk::Disk;
+use crate::sync::Mutex;
+
+/// A disk whose failed syncs are counted.
+#[derive(Debug)]
+pub(super) struct Watched {
+    disk: Arc<dyn Disk>,
+    /// Held for the time of a sync, so that a failure is counted before the next sync begins.
+    syncing: Mutex<()>,
+    failed_syncs: AtomicU64,
+}
+
+impl Watched {
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Watched {
+        Watched {
+            disk,
+            syncing: Mutex::new(()),
+            failed_syncs: AtomicU64::new(0),
+        }
+    }
+
+    /// How many syncs failed.
+    pub(super) fn failed_syncs(&self) -> u64 {
+        self.failed_syncs.load(Ordering::Acquire)
+    }
+}
+
+impl Disk for Watched {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write_synced(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let _syncing = self.syncing.lock();
+        let result = self.disk.sync();
+        if result.is_err() {
+            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+        }
+        result
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+}
