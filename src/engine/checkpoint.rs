@@ -4,12 +4,13 @@
 //! failure loses nothing: the table stays, the base is opened anew with its writes held in memory, and the next stager
 //! that needs room asks for another attempt.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Core;
 use super::shared::{Frozen, Work};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Body of the background thread.
 pub(super) fn run(core: &Core) {
@@ -29,20 +30,41 @@ pub(super) fn run(core: &Core) {
 
 /// One attempt to put `frozen` into the base.
 pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
-    let result = put_into_base(core, frozen);
-    if let Err(cause) = &result {
-        // redb latches every error, so that only a base opened anew can read or write again.
-        let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
+    let result = wait_until_durable(core, frozen).map_err(|cause| (cause, None));
+    let result = result.and_then(|()| {
+        put_into_base(core, frozen).map_err(|cause| {
+            // redb latches every error, so that only a base opened anew can read or write again.
+            let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
+            (cause, base)
+        })
+    });
+    result.map_err(|(cause, base)| {
         core.shared.checkpoint_failed(cause.clone(), base);
-    }
-    result
+        cause
+    })
 }
 
-fn put_into_base(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
-    core.group.wait(&frozen.ticket)?;
-    core.group.env().sync()?;
+/// Nothing may be in the base that a power loss takes from the log.
+fn wait_until_durable(core: &Core, frozen: &Frozen) -> Result<()> {
+    core.group.wait(&frozen.ticket).map_err(known)?;
+    core.group.env().sync()
+}
+
+fn put_into_base(core: &Core, frozen: &Frozen) -> Result<()> {
     core.base.apply(&frozen.memory, frozen.applied)?;
     core.shared.checkpointed(core.base.snapshot()?);
     core.checkpoints.fetch_add(1, Ordering::Relaxed);
     Ok(())
+}
+
+/// The frozen commits are in doubt; whoever waits for room was not applied, and that is known.
+fn known(cause: Error) -> Error {
+    if cause.kind() != ErrorKind::InDoubt {
+        return cause;
+    }
+    let kind = match cause.source().and_then(|source| source.downcast_ref::<Error>()) {
+        Some(source) => source.kind(),
+        None => ErrorKind::Io,
+    };
+    cause.into_kind(kind, "the commits before could not be synced")
 }

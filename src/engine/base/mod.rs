@@ -136,7 +136,10 @@ impl Base {
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
-        let open = self.open.lock();
+        let mut open = self.open.lock();
+        if open.database.is_none() {
+            self.open_anew(&mut open)?;
+        }
         open.region
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))?;
@@ -173,7 +176,10 @@ impl Base {
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
     pub(crate) fn reopen(&self) -> Result<()> {
-        let mut open = self.open.lock();
+        self.open_anew(&mut self.open.lock())
+    }
+
+    fn open_anew(&self, open: &mut Opened) -> Result<()> {
         open.region.retire();
         open.database = None;
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
