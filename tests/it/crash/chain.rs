@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use sprag::testkit::{FaultKind, FaultMode, SimDisk};
 use sprag::{Error, Level, ManualClock, Options, Store};
 
+use super::dice::Dice;
 use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::tally::{Kind, Tally, digest};
 use super::trap::{Capture, Image, Phase, Target, Trap};
 use super::work::{self, Stamp};
-use super::dice::Dice;
 
 /// Crashes of a chain from which on its images count.
 const CRASHES_MIN: u64 = 3;
@@ -24,7 +24,8 @@ const HALF_BYTES: u64 = 16 << 10;
 pub struct Mode {
     pub name: &'static str,
     pub level: Level,
-    pub background: bool,
+    /// Of a hundred lives, how many have a thread for checkpoints.
+    pub background_percent: u64,
     pub threads_max: u64,
     /// Calls of the disk fail.
     pub faults: bool,
@@ -54,16 +55,34 @@ impl<'a> Chain<'a> {
         let pad = 150 + dice.below(1000) as usize;
         let clock = ManualClock::new();
         let disk = SimDisk::new();
-        let store = options(mode, &clock).log_half_bytes(HALF_BYTES).create_on(Arc::new(disk.clone())).unwrap();
-        let salt = salt(&mut dice);
+        let store = options(mode, false, &clock)
+            .log_half_bytes(HALF_BYTES)
+            .create_on(Arc::new(disk.clone()))
+            .unwrap();
+        let salt = work::salt(dice.any(), false);
         work::found(&store, salt, pad).unwrap();
         let sequence = store.stats().unwrap().sequence;
         store.sync().unwrap();
         drop(store);
         let label = format!("mode={} chain_seed={seed} pad={pad}", mode.name);
-        let past = Past { history: vec![salt], ..Past::default() };
+        let past = Past {
+            history: vec![salt],
+            ..Past::default()
+        };
         let layout = Layout::of(&disk);
-        let mut chain = Chain { mode, tally, dice, label, pad, clock, sequence, layout, disk: disk.kill(), past, crashes: 0 };
+        let mut chain = Chain {
+            mode,
+            tally,
+            dice,
+            label,
+            pad,
+            clock,
+            sequence,
+            layout,
+            disk: disk.kill(),
+            past,
+            crashes: 0,
+        };
         while chain.crashes < CRASHES {
             chain.live();
         }
@@ -73,15 +92,23 @@ impl<'a> Chain<'a> {
     fn live(&mut self) {
         let ledger = Arc::new(Ledger::new(self.past.clone(), self.mode.level == Level::Sync));
         let threads = 1 + self.dice.below(self.mode.threads_max);
-        let (target, passing) = self.target(true);
-        let trap = Trap::new(target, passing, self.dice.split(), Arc::clone(&ledger), self.layout, threads > 1);
+        let (target, passing) = self.target(threads, true);
+        let trap = Trap::new(
+            target,
+            passing,
+            self.dice.split(),
+            Arc::clone(&ledger),
+            self.layout,
+            threads > 1,
+        );
         let trap = Arc::new(trap);
         let watching = Arc::clone(&trap);
         self.disk.on_event(move |event, disk| watching.meet(event, disk));
         if self.mode.faults {
             self.arm_faults();
         }
-        match options(self.mode, &self.clock).open_on(Arc::new(self.disk.clone())) {
+        let background = self.dice.below(100) < self.mode.background_percent;
+        match options(self.mode, background, &self.clock).open_on(Arc::new(self.disk.clone())) {
             Ok(store) => self.work(store, &trap, threads),
             Err(_) if trap.fired() => {}
             Err(_) if self.disk.faults_fired() > 0 => trap.rest(&self.disk),
@@ -98,13 +125,15 @@ impl<'a> Chain<'a> {
     }
 
     /// What is to be hit, and how many such calls pass before.
-    fn target(&mut self, with_open: bool) -> (Target, u64) {
+    fn target(&mut self, threads: u64, with_open: bool) -> (Target, u64) {
         let per_half = HALF_BYTES / (self.pad as u64 + 350);
         match self.dice.below(20) {
             0..=2 if with_open => (Target::Open, self.dice.below(7)),
-            0..=5 => (Target::HalfStart, self.dice.below(3)),
-            6..=10 => (Target::Base, self.dice.below(60)),
-            11 => (Target::Rest, 0),
+            0..=4 => (Target::HalfStart, self.dice.below(3)),
+            5..=9 => (Target::Base, self.dice.below(60)),
+            10 => (Target::Rest, 0),
+            11..=14 if threads > 1 => (Target::Group, self.dice.below(4)),
+            11..=15 => (Target::Log, self.dice.below(3)),
             _ => (Target::Log, self.dice.below(per_half + per_half / 2)),
         }
     }
@@ -124,10 +153,15 @@ impl<'a> Chain<'a> {
             FaultKind::SetLen,
             FaultKind::Read,
         ];
-        let kind = kinds[self.dice.below(kinds.len() as u64) as usize];
-        let passing = self.dice.below(30);
-        let mode = if self.dice.one_in(2) { FaultMode::FailOnce } else { FaultMode::FailForever };
-        self.disk.fail(kind, passing, mode, std::io::ErrorKind::Other);
+        for _ in 0..1 + self.dice.below(2) {
+            let kind = kinds[self.dice.below(kinds.len() as u64) as usize];
+            let passing = self.dice.below(40);
+            let mode = match self.dice.below(2) {
+                0 => FaultMode::FailOnce,
+                _ => FaultMode::FailForever,
+            };
+            self.disk.fail(kind, passing, mode, std::io::ErrorKind::Other);
+        }
     }
 
     fn work(&mut self, store: Store, trap: &Arc<Trap>, threads: u64) {
@@ -140,7 +174,7 @@ impl<'a> Chain<'a> {
             Err(_) if self.disk.faults_fired() > 0 => return trap.rest(&self.disk),
             Err(what) => panic!("{what}, {}", self.label()),
         }
-        let (target, passing) = self.target(false);
+        let (target, passing) = self.target(threads, false);
         trap.retarget(target, passing);
         trap.watch(Some(store.clone()));
         trap.enter(Phase::Run);
@@ -161,12 +195,25 @@ impl<'a> Chain<'a> {
 
     /// Commits on several threads until the trap is sprung or enough was done.
     fn commit(&mut self, store: &Store, trap: &Arc<Trap>, threads: u64) {
-        let left = AtomicI64::new(10 + self.dice.below(100) as i64);
-        let heals_at = if self.dice.one_in(2) { 1 + self.dice.below(6) } else { u64::MAX };
+        let most = if self.dice.one_in(4) { 3 } else { 120 };
+        let left = AtomicI64::new(1 + self.dice.below(most) as i64);
+        let heals_at = if self.dice.one_in(2) {
+            1 + self.dice.below(6)
+        } else {
+            u64::MAX
+        };
         trap.ledger.begin_work(threads);
         let all: Vec<Dice> = (0..threads).map(|_| self.dice.split()).collect();
         let (disk, pad) = (&self.disk, self.pad);
-        let worker = |dice| Worker { store, trap, disk, dice, pad, left: &left, heals_at };
+        let worker = |dice| Worker {
+            store,
+            trap,
+            disk,
+            dice,
+            pad,
+            left: &left,
+            heals_at,
+        };
         let mut workers = all.into_iter().map(worker);
         if threads == 1
             && let Some(worker) = workers.next()
@@ -202,7 +249,8 @@ impl<'a> Chain<'a> {
     fn judge_one(&mut self, image: &Image, past: &Past) -> u64 {
         let disk = image.disk.kill();
         let label = self.label();
-        let open = || match options(self.mode, &self.clock).open_on(Arc::new(disk.clone())) {
+        let background = self.dice.below(100) < self.mode.background_percent;
+        let open = || match options(self.mode, background, &self.clock).open_on(Arc::new(disk.clone())) {
             Ok(store) => store,
             Err(cause) => panic!("an image does not open: {cause:?}, past={past:?}, {label}"),
         };
@@ -213,18 +261,32 @@ impl<'a> Chain<'a> {
         let store = open();
         let number = verify(&store, &past.history);
         let told = if image.killed { past.cached } else { past.durable };
-        assert!(number >= told, "commit {told} is lost, found={number}, killed={}, {label}", image.killed);
+        assert!(
+            number >= told,
+            "commit {told} is lost, found={number}, killed={}, {label}",
+            image.killed
+        );
         let mut history = past.history[..=number as usize].to_vec();
         let refused = history.iter().find_map(|salt| past.refused.get(salt));
-        assert_eq!(refused, None, "a commit that was refused is there, found={number}, {label}");
+        assert_eq!(
+            refused, None,
+            "a commit that was refused is there, found={number}, {label}"
+        );
         assert_eq!(store.stats().unwrap().sequence, self.sequence + number, "{label}");
         if self.dice.one_in(4) {
             for _ in 0..1 + self.dice.below(3) {
-                let stamp = Stamp { number: history.len() as u64, salt: salt(&mut self.dice) };
+                let stamp = Stamp {
+                    number: history.len() as u64,
+                    salt: work::salt(self.dice.any(), history.len() as u64 == number + 1),
+                };
                 store.write(|tx| work::apply(tx, stamp, self.pad)).unwrap();
                 history.push(stamp.salt);
             }
-            if self.dice.one_in(2) { store.close().unwrap() } else { drop(store) }
+            if self.dice.one_in(2) {
+                store.close().unwrap()
+            } else {
+                drop(store)
+            }
             assert_eq!(verify(&open(), &history), history.len() as u64 - 1, "{label}");
         }
         number
@@ -266,17 +328,17 @@ fn after(past: &Past, killed: bool) -> Past {
     past
 }
 
-fn salt(dice: &mut Dice) -> u64 {
-    dice.any() | 1 << 63
-}
-
-fn options(mode: Mode, clock: &ManualClock) -> Options {
+fn options(mode: Mode, background: bool, clock: &ManualClock) -> Options {
     let options = Options::new()
         .level(mode.level)
         .cache_bytes(64 << 10)
         .verify_values(false)
         .clock(Arc::new(clock.clone()));
-    if mode.background { options } else { options.checkpoints_in_line() }
+    if background {
+        options
+    } else {
+        options.checkpoints_in_line()
+    }
 }
 
 /// One thread of a run.
@@ -308,22 +370,21 @@ impl Worker<'_> {
 
     fn commit(&mut self) {
         let ledger = &self.trap.ledger;
-        let salt = salt(&mut self.dice);
-        let mut number = None;
+        let any = self.dice.any();
+        let mut staged = None;
         let result: Result<(), Error> = self.store.write(|tx| {
-            let next = work::number(tx)? + 1;
-            ledger.stage(next, salt);
-            work::apply(tx, Stamp { number: next, salt }, self.pad)?;
-            number = Some(next);
+            let stamp = ledger.stage(work::number(tx)? + 1, any);
+            work::apply(tx, stamp, self.pad)?;
+            staged = Some(stamp);
             ledger.decided();
             Ok(())
         });
-        match (&result, number) {
-            (Ok(()), Some(number)) => ledger.acknowledged(number),
-            (Ok(()), None) => unreachable!("a closure that returned knows its number"),
-            (Err(cause), _) => ledger.failed(Some(salt), cause),
+        match (&result, staged) {
+            (Ok(()), Some(stamp)) => ledger.acknowledged(stamp.number),
+            (Ok(()), None) => unreachable!("a closure that returned has staged"),
+            (Err(cause), _) => ledger.failed(staged.map(|stamp| stamp.salt), cause),
         }
-        if number.is_some() {
+        if staged.is_some() {
             ledger.returned();
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sprag::{Error, ErrorKind};
 
-use super::work::History;
+use super::work::{History, Stamp, salt};
 
 /// The longest time that a sync is held back for others who turn out to wait for it themselves.
 const HOLD_MAX: Duration = Duration::from_millis(2);
@@ -26,6 +26,8 @@ pub struct Past {
 #[derive(Debug, Default)]
 struct State {
     past: Past,
+    /// What the open found.
+    opened: u64,
     /// Calls whose closure has run and that have not returned.
     waiting: u64,
     /// Closures run.
@@ -47,8 +49,15 @@ pub struct Ledger {
 
 impl Ledger {
     pub fn new(past: Past, acked_is_durable: bool) -> Ledger {
-        let state = State { past, ..State::default() };
-        Ledger { state: Mutex::new(state), moved: Condvar::new(), acked_is_durable }
+        let state = State {
+            past,
+            ..State::default()
+        };
+        Ledger {
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+            acked_is_durable,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -62,18 +71,27 @@ impl Ledger {
     /// The store has been opened and shows the first `number` commits: an answer, and so durable.
     pub fn opened(&self, number: u64) {
         let mut state = self.lock();
+        state.opened = number;
         state.past.history.truncate(number as usize + 1);
         state.past.cached = number;
         state.past.durable = number;
     }
 
     /// A closure runs that will be commit `number`, under the writer lock. What was staged from there on was dropped.
-    pub fn stage(&self, number: u64, salt: u64) {
+    pub fn stage(&self, number: u64, any: u64) -> Stamp {
         let mut state = self.lock();
-        assert!(number > state.past.cached, "commit {number} is staged again after it was acknowledged");
-        assert!(number as usize <= state.past.history.len(), "commit {number} is staged before its predecessor");
+        let salt = salt(any, number == state.opened + 1);
+        assert!(
+            number > state.past.cached,
+            "commit {number} is staged again after it was acknowledged"
+        );
+        assert!(
+            number as usize <= state.past.history.len(),
+            "commit {number} is staged before its predecessor"
+        );
         state.past.history.truncate(number as usize);
         state.past.history.push(salt);
+        Stamp { number, salt }
     }
 
     /// A closure is at its end.
@@ -112,7 +130,10 @@ impl Ledger {
     /// The newest commit staged, with its salt.
     pub fn newest(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.past.history.len() as u64 - 1, state.past.history.last().copied().unwrap_or_default())
+        (
+            state.past.history.len() as u64 - 1,
+            state.past.history.last().copied().unwrap_or_default(),
+        )
     }
 
     pub fn failed(&self, salt: Option<u64>, cause: &Error) {
@@ -149,7 +170,10 @@ impl Ledger {
         let mut state = self.lock();
         let wanted = state.decided + more;
         while !state.stopped && state.decided < wanted && state.waiting < state.working {
-            let (guard, timeout) = self.moved.wait_timeout(state, HOLD_MAX).unwrap_or_else(|poisoned| poisoned.into_inner());
+            let (guard, timeout) = self
+                .moved
+                .wait_timeout(state, HOLD_MAX)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             state = guard;
             if timeout.timed_out() {
                 return;

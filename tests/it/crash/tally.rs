@@ -64,7 +64,9 @@ struct Counts {
 
 impl Tally {
     pub fn new() -> Tally {
-        Tally { counts: Mutex::default() }
+        Tally {
+            counts: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -98,7 +100,11 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.lock().clone();
-        writeln!(out, "{:>7} distinct images of {} judged", counts.distinct, counts.judged)?;
+        writeln!(
+            out,
+            "{:>7} distinct images of {} judged",
+            counts.distinct, counts.judged
+        )?;
         for (kind, name) in NAMES {
             writeln!(out, "{:>7} {name}", counts.kinds[kind as usize])?;
         }

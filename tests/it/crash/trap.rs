@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sprag::testkit::{CrashPlan, Disk, Event, EventKind, FaultKind, FaultMode, SimDisk};
 use sprag::Store;
+use sprag::testkit::{CrashPlan, Disk, Event, EventKind, FaultKind, FaultMode, SimDisk};
 
+use super::dice::Dice;
 use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::work;
-use super::dice::Dice;
 
 /// Images taken at one moment.
 const IMAGES: usize = 3;
@@ -30,6 +30,8 @@ pub enum Target {
     Open,
     /// A write to the log after the open.
     Log,
+    /// A write of more than one frame to the log.
+    Group,
     /// The first write to a half.
     HalfStart,
     /// A call of a checkpoint.
@@ -83,7 +85,12 @@ struct State {
 
 impl Trap {
     pub fn new(target: Target, passing: u64, dice: Dice, ledger: Arc<Ledger>, layout: Layout, holds: bool) -> Trap {
-        let state = State { target, passing, dice, capture: None };
+        let state = State {
+            target,
+            passing,
+            dice,
+            capture: None,
+        };
         Trap {
             state: Mutex::new(state),
             fired: AtomicBool::new(false),
@@ -188,6 +195,7 @@ impl Trap {
         match target {
             Target::Open => opening,
             Target::Log => !opening && self.is_log(event),
+            Target::Group => !opening && self.is_log(event) && self.layout.frames(event.data).len() > 1,
             Target::HalfStart => !opening && self.is_log(event) && self.layout.begins_half(event.offset),
             Target::Base => !opening && !self.is_log(event),
             Target::Rest => false,
@@ -207,16 +215,26 @@ impl Trap {
             let frames = self.layout.frames(event.data);
             handed = frames.last().map(|frame| frame.sequence);
             let end = written.len().min(at + event.data.len());
-            let below = self.layout.frames(&written[at..written.len().min(at + self.layout.half_bytes as usize / 4)]);
+            let below = self
+                .layout
+                .frames(&written[at..written.len().min(at + self.layout.half_bytes as usize / 4)]);
             reuses_half = phase != Phase::Open
                 && self.layout.begins_half(event.offset)
-                && below.first().zip(frames.first()).is_some_and(|(old, new)| old.at == 0 && old.sequence < new.sequence);
+                && below
+                    .first()
+                    .zip(frames.first())
+                    .is_some_and(|(old, new)| old.at == 0 && old.sequence < new.sequence);
             written[at..end].copy_from_slice(&event.data[..end - at]);
         }
         let pending = disk.pending_changes() > 0;
-        let images = (0..IMAGES).map(|_| self.image(state, event, disk, &durable, &written)).collect();
+        let images = (0..IMAGES)
+            .map(|_| self.image(state, event, disk, &durable, &written))
+            .collect();
         // Taken after the images: a commit staged meanwhile may be missing in them, and must not be unknown.
-        let past = Past { history: self.ledger.past().history, ..told };
+        let past = Past {
+            history: self.ledger.past().history,
+            ..told
+        };
         state.capture = Some(Capture {
             images,
             past,
@@ -228,12 +246,24 @@ impl Trap {
         });
         self.fired.store(true, Ordering::Release);
         self.ledger.stop();
-        for kind in [FaultKind::Write, FaultKind::WriteSynced, FaultKind::Sync, FaultKind::SetLen] {
+        for kind in [
+            FaultKind::Write,
+            FaultKind::WriteSynced,
+            FaultKind::Sync,
+            FaultKind::SetLen,
+        ] {
             disk.fail(kind, 0, FaultMode::FailForever, std::io::ErrorKind::Other);
         }
     }
 
-    fn image(&self, state: &mut State, event: Option<&Event<'_>>, disk: &SimDisk, durable: &[u8], written: &[u8]) -> Image {
+    fn image(
+        &self,
+        state: &mut State,
+        event: Option<&Event<'_>>,
+        disk: &SimDisk,
+        durable: &[u8],
+        written: &[u8],
+    ) -> Image {
         let killed = state.dice.one_in(4);
         let after = match event {
             _ if killed => {
@@ -247,7 +277,11 @@ impl Trap {
             None => disk.power_loss(state.dice.any(), CrashPlan::Any),
         };
         let log = self.layout.read_log(&after);
-        Image { torn: log != durable && log != written, disk: after, killed }
+        Image {
+            torn: log != durable && log != written,
+            disk: after,
+            killed,
+        }
     }
 }
 

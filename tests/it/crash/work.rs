@@ -31,6 +31,19 @@ machine! {
     Third => First;
 }
 
+/// In a salt: the commit is the first one after an open.
+const FIRST_OF_LIFE: u64 = 1 << 62;
+
+/// A salt of a fixed encoded length.
+pub fn salt(any: u64, first_of_life: bool) -> u64 {
+    let salt = any | 1 << 63;
+    if first_of_life {
+        salt | FIRST_OF_LIFE
+    } else {
+        salt & !FIRST_OF_LIFE
+    }
+}
+
 /// Who wrote a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
@@ -46,12 +59,16 @@ impl Stamp {
         out
     }
 
-    /// The counter's value: the stamp, then `pad` bytes that follow from it.
+    /// The counter's value: the stamp, then `pad` bytes that follow from it. The first frame of a life names the life
+    /// before it, and has that much less of them, so that all frames have one size and line up with dead ones.
     fn padded(self, pad: usize) -> Vec<u8> {
+        let pad = if self.salt & FIRST_OF_LIFE == 0 { pad } else { pad - 8 };
         let mut out = self.bytes().to_vec();
         let mut word = self.salt ^ self.number;
         while out.len() < 16 + pad {
-            word = word.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            word = word
+                .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                .wrapping_add(0x1405_7B7E_F767_814F);
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.truncate(16 + pad);
@@ -63,7 +80,11 @@ impl Stamp {
 pub type History = Vec<u64>;
 
 fn stamp(history: &[u64], number: u64) -> Stamp {
-    let salt = usize::try_from(number).ok().and_then(|at| history.get(at)).copied().unwrap_or_default();
+    let salt = usize::try_from(number)
+        .ok()
+        .and_then(|at| history.get(at))
+        .copied()
+        .unwrap_or_default();
     Stamp { number, salt }
 }
 
@@ -91,7 +112,10 @@ pub fn found(store: &Store, salt: u64, pad: usize) -> Result<(), Error> {
 
 /// The number of the last commit.
 pub fn number(tx: &ReadTx<'_>) -> Result<u64, Error> {
-    let counter = tx.get(COUNTER, "counter")?.map(|record| record.value).unwrap_or_default();
+    let counter = tx
+        .get(COUNTER, "counter")?
+        .map(|record| record.value)
+        .unwrap_or_default();
     Ok(counter.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes)))
 }
 
@@ -103,7 +127,8 @@ pub fn apply(tx: &mut WriteTx<'_>, stamp: Stamp, pad: usize) -> Result<(), Error
         tx.put(COUNTER, "counter", &stamp.padded(pad))?;
         tx.put(SLOTS, &(number % SLOTS_COUNT), &stamp.bytes())?;
         tx.delete(SLOTS, &((number + SLOTS_COUNT / 2) % SLOTS_COUNT))?;
-        tx.transition_with(LAPS, &0, lap(number - 1), lap(number), &stamp.bytes())?.or_abort()?;
+        tx.transition_with(LAPS, &0, lap(number - 1), lap(number), &stamp.bytes())?
+            .or_abort()?;
         Ok::<u64, Error>(stamp.salt)
     })?;
     assert!(!once.is_repeat(), "key {number} is remembered before its commit");
@@ -135,13 +160,22 @@ pub fn deliver_again(store: &Store, number: u64, inside: impl FnOnce()) -> Resul
 
 /// Compares all that the store shows with what some prefix of `history` leaves, and says how long that prefix is.
 pub fn verify(store: &Store, history: &[u64], pad: usize) -> Result<u64, String> {
-    let shown = store.read(|tx| shown(tx)).map_err(|cause| format!("reading failed: {cause:?}"))?;
+    let shown = store
+        .read(|tx| shown(tx))
+        .map_err(|cause| format!("reading failed: {cause:?}"))?;
     let number = shown.number;
     if usize::try_from(number).map_or(true, |number| number >= history.len()) {
-        return Err(format!("commit {number} was never staged, staged={}", history.len() - 1));
+        return Err(format!(
+            "commit {number} was never staged, staged={}",
+            history.len() - 1
+        ));
     }
     let wanted = expected(history, number, pad);
-    if shown == wanted { Ok(number) } else { Err(format!("wanted {wanted:?}, found {shown:?}")) }
+    if shown == wanted {
+        Ok(number)
+    } else {
+        Err(format!("wanted {wanted:?}, found {shown:?}"))
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -175,7 +209,14 @@ fn shown(tx: &ReadTx<'_>) -> Result<Shown, Error> {
             None => None,
         });
     }
-    Ok(Shown { number, counter: counter.map_or_else(Vec::new, |record| record.value), counter_version, slots, lap, keys })
+    Ok(Shown {
+        number,
+        counter: counter.map_or_else(Vec::new, |record| record.value),
+        counter_version,
+        slots,
+        lap,
+        keys,
+    })
 }
 
 /// A bincode number of this size is a marker and eight bytes.
@@ -191,8 +232,14 @@ fn key_numbers(number: u64) -> impl Iterator<Item = u64> {
 fn expected(history: &[u64], number: u64, pad: usize) -> Shown {
     let mut slots = Vec::new();
     for slot in 0..SLOTS_COUNT {
-        let put = (0..=number).rev().find(|n| n % SLOTS_COUNT == slot || *n == 0).unwrap_or(0);
-        let deleted = (1..=number).rev().find(|n| (n + SLOTS_COUNT / 2) % SLOTS_COUNT == slot).unwrap_or(0);
+        let put = (0..=number)
+            .rev()
+            .find(|n| n % SLOTS_COUNT == slot || *n == 0)
+            .unwrap_or(0);
+        let deleted = (1..=number)
+            .rev()
+            .find(|n| (n + SLOTS_COUNT / 2) % SLOTS_COUNT == slot)
+            .unwrap_or(0);
         if put >= deleted {
             slots.push((slot, stamp(history, put).bytes()));
         }
