@@ -171,10 +171,9 @@ pub fn verify(store: &Store, history: &[u64], pad: usize) -> Result<u64, String>
         ));
     }
     let wanted = expected(history, number, pad);
-    if shown == wanted {
-        Ok(number)
-    } else {
-        Err(format!("wanted {wanted:?}, found {shown:?}"))
+    match shown.differs(&wanted) {
+        None => Ok(number),
+        Some(what) => Err(format!("after commit {number}: {what}")),
     }
 }
 
@@ -186,6 +185,29 @@ struct Shown {
     slots: Vec<(u64, [u8; 16])>,
     lap: Option<(&'static str, [u8; 16])>,
     keys: Vec<Option<u64>>,
+}
+
+impl Shown {
+    /// The first part that is not as it should be.
+    fn differs(&self, wanted: &Shown) -> Option<String> {
+        let start = |counter: &[u8]| counter.iter().take(24).copied().collect::<Vec<u8>>();
+        if self.counter != wanted.counter {
+            let (found, wanted) = (start(&self.counter), start(&wanted.counter));
+            return Some(format!("counter begins with {found:?}, not {wanted:?}"));
+        }
+        let rest = |shown: &Shown| {
+            let Shown {
+                counter_version,
+                slots,
+                lap,
+                keys,
+                ..
+            } = shown;
+            format!("version {counter_version}, slots {slots:?}, lap {lap:?}, keys {keys:?}")
+        };
+        let (found, wanted) = (rest(self), rest(wanted));
+        (found != wanted).then(|| format!("found {found}\nwanted {wanted}"))
+    }
 }
 
 fn shown(tx: &ReadTx<'_>) -> Result<Shown, Error> {
