@@ -2,7 +2,7 @@
 //!
 //! Owns one descriptor for everything: reads, writes, syncs and the lock, since a lock taken through one descriptor and
 //! range locks taken through another refuse each other. Refuses what is no regular file, an empty file, and a file system
-//! without locks: nothing is ever written without the lock. Making a file is in [`create`](super::create).
+//! without locks: nothing is ever written without the lock. Making a file is in [`create`].
 //!
 //! Others may rely on
 //! - at most one [`FileDisk`] of a file lives, in this process and among all others, counting clones as one;

@@ -1,7 +1,7 @@
 //! The file: read, write, sync, length, lock. The only door to storage.
 //!
-//! Owns the handle to the bytes and nothing about their meaning. Implementations: [`file`] for a real file, [`ram`] for a
-//! store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
+//! Owns the handle to the bytes and nothing about their meaning. Implementations: [`file`](mod@file) for a real file,
+//! [`ram`] for a store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
 //!
 //! Others may rely on
 //! - `write_synced` returning `Ok`: exactly this range is durable, nothing is said about other ranges;
