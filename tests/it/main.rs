@@ -8,3 +8,4 @@ mod keys_order;
 mod machine;
 mod random;
 mod tidy;
+mod values;
