@@ -1,10 +1,12 @@
 //! Features through the public API, in one binary.
-#![cfg(all(feature = "test-util", not(loom)))]
+#![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
 mod clock;
 mod codec;
+mod conditions;
 mod disk;
 mod keys_order;
 mod machine;
 mod random;
 mod tidy;
+mod values;
