@@ -4,12 +4,14 @@
 //! failure loses nothing: the table stays, the base is opened anew with its writes held in memory, and the next stager
 //! that needs room asks for another attempt.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Core;
+use super::base::BaseSnapshot;
 use super::shared::{Frozen, Work};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// Body of the background thread.
 pub(super) fn run(core: &Core) {
@@ -21,28 +23,46 @@ pub(super) fn run(core: &Core) {
                     core.shared.ask_for_sync();
                 }
             }
-            // The outcome is in `shared`, for whoever waits for room.
             Work::Checkpoint(frozen) => drop(attempt(core, &frozen)),
         }
     }
 }
 
 /// One attempt to put `frozen` into the base.
+///
+/// # Errors
+/// That of the attempt, which is also in `shared`, for whoever waits for room.
 pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
-    let result = put_into_base(core, frozen);
-    if let Err(cause) = &result {
-        // redb latches every error, so that only a base opened anew can read or write again.
-        let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
-        core.shared.checkpoint_failed(cause.clone(), base);
+    // Before its last sequence survives power loss the table may not enter the base, and may still be unfrozen.
+    if let Err(cause) = core.group.wait(&frozen.ticket).and_then(|()| core.group.env().sync()) {
+        core.shared.checkpoint_failed(cause.clone(), None);
+        return Err(cause);
     }
-    result
+    match put_into_base(core, frozen) {
+        Ok(base) => {
+            core.shared.checkpointed(base);
+            core.checkpoints.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(cause) => {
+            // redb latches every error, so that only a base opened anew can read or write again.
+            let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
+            core.shared.checkpoint_failed(cause.clone(), base);
+            Err(cause)
+        }
+    }
 }
 
-fn put_into_base(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
-    core.group.wait(&frozen.ticket)?;
-    core.group.env().sync()?;
-    core.base.apply(&frozen.memory, frozen.applied)?;
-    core.shared.checkpointed(core.base.snapshot()?);
-    core.checkpoints.fetch_add(1, Ordering::Relaxed);
-    Ok(())
+/// A panic in here would leave stagers waiting for ever; on damaged pages it is a finding about the file.
+fn put_into_base(core: &Core, frozen: &Arc<Frozen>) -> Result<Arc<BaseSnapshot>> {
+    let apply = || {
+        core.base.apply(&frozen.memory, frozen.applied)?;
+        core.base.snapshot()
+    };
+    catch_unwind(AssertUnwindSafe(apply)).unwrap_or_else(|_| {
+        Err(Error::new(
+            ErrorKind::Corrupt,
+            "the base panicked: its structure is damaged",
+        ))
+    })
 }
