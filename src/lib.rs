@@ -67,7 +67,7 @@ pub mod internals {
 
     /// Whether a range has the encoded key.
     pub fn keys_contain<K: ?Sized>(keys: &crate::Keys<K>, encoded: &[u8]) -> bool {
-        keys.contains(encoded)
+        std::ops::RangeBounds::<[u8]>::contains(&keys.bounds(), encoded)
     }
 
     /// Whether a range has room for no key at all.
