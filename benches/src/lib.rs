@@ -5,6 +5,7 @@
 //! machine and disk drift more than the differences sought; [`report`] turns slices into ratios. Absolute figures
 //! are shown for orientation only.
 
+pub mod child;
 pub mod floor;
 pub mod load;
 pub mod peer;
