@@ -15,6 +15,7 @@ use sprag_benches::peer::Failure;
 use sprag_benches::place::{self, Place};
 use sprag_benches::race::{Entrant, race};
 use sprag_benches::report::{self, Goal, Heat, Target};
+use sprag_benches::sprag::{self, Sprag};
 use sprag_benches::sqlite::{self, Sharing, Sqlite};
 
 const THREADS: [usize; 3] = [1, 8, 64];
@@ -50,8 +51,8 @@ const TARGETS: [Target; 6] = [
         goal: Goal::LogBytesBelow(400.0),
     },
 ];
-/// What one commit hands to the log.
-const LOG_BYTES: usize = 350;
+/// Commits by which the floor learns how many bytes one of them hands to the log.
+const SAMPLE: u64 = 200;
 
 fn main() -> ExitCode {
     report::exit(run())
@@ -66,9 +67,10 @@ fn run() -> Result<(), Failure> {
         println!("the machine is busy and the ratios are worth less for it, load_average={load_average:?}");
     }
     let load = Load::new(RECORDS);
+    let bytes = log_bytes(&place, &load)?;
     let mut heats = Vec::new();
     for threads in THREADS {
-        let mut entrants = entrants(&place, &load, threads)?;
+        let mut entrants = entrants(&place, &load, threads, bytes)?;
         race(&mut entrants, &load, threads, ROUNDS, time)?;
         let heat = Heat::of(threads, &entrants)?;
         print!("{}", heat.table());
@@ -80,23 +82,37 @@ fn run() -> Result<(), Failure> {
     let figures = json!({
         "slice_seconds": time.as_secs_f64(),
         "rounds": ROUNDS,
+        "floor_bytes": bytes,
         "load_average_before": load_average,
         "load_average_after": place::load_average(),
         "heats": heats.iter().map(Heat::json).collect::<Vec<_>>(),
         "targets": verdicts.map(|verdict| verdict.json()),
     });
     report::save(target, "commit", &figures)?;
-    criterion_groups(&place, &load, time)
+    criterion_groups(&place, &load, bytes, time)
+}
+
+/// What one commit hands to Sprag's log, rounded down in favour of the floor.
+fn log_bytes(place: &Place, load: &Load) -> Result<usize, Failure> {
+    let folder = place.folder("sample")?;
+    sprag::fill(&folder, load)?;
+    let sample = Entrant::new(Box::new(Sprag::open(&folder)?), &folder);
+    sample.commit_count(load, SAMPLE)?;
+    let handed = sample.peer.bytes_handed().ok_or("the log does not count its bytes")?;
+    Ok(usize::try_from(handed / SAMPLE)?.max(1))
 }
 
 /// Everybody with a fresh store of the same contents.
-fn entrants(place: &Place, load: &Load, threads: usize) -> Result<Vec<Entrant>, Failure> {
+fn entrants(place: &Place, load: &Load, threads: usize, bytes: usize) -> Result<Vec<Entrant>, Failure> {
     let folder = |name: &str| place.folder(&format!("{name}-{threads}"));
     let mut all = Vec::new();
     for (name, way) in [("fdatasync", Way::Fdatasync), ("dsync", Way::Dsync)] {
         let folder = folder(name)?;
-        all.push(Entrant::new(Box::new(Floor::new(&folder, way, LOG_BYTES)?), &folder));
+        all.push(Entrant::new(Box::new(Floor::new(&folder, way, bytes)?), &folder));
     }
+    let ours = folder(OURS)?;
+    sprag::fill(&ours, load)?;
+    all.push(Entrant::new(Box::new(Sprag::open(&ours)?), &ours));
     let sharings = [
         ("one-connection", Sharing::OneConnection),
         ("connection-each", Sharing::ConnectionEach),
@@ -114,14 +130,14 @@ fn entrants(place: &Place, load: &Load, threads: usize) -> Result<Vec<Entrant>, 
 }
 
 /// The same commit by one thread as criterion sees it, for its history and its plots.
-fn criterion_groups(place: &Place, load: &Load, time: Duration) -> Result<(), Failure> {
+fn criterion_groups(place: &Place, load: &Load, bytes: usize, time: Duration) -> Result<(), Failure> {
     let mut criterion = Criterion::default()
         .sample_size(10)
         .warm_up_time(time / 2)
         .measurement_time(time * 3)
         .configure_from_args();
     let mut group = criterion.benchmark_group("commit by one thread");
-    let contestants = entrants(place, load, 1)?;
+    let contestants = entrants(place, load, 1, bytes)?;
     for entrant in &contestants {
         let mut failure = None;
         group.bench_function(entrant.peer.name(), |bencher| {

@@ -12,4 +12,5 @@ pub mod peer;
 pub mod place;
 pub mod race;
 pub mod report;
+pub mod sprag;
 pub mod sqlite;

@@ -161,7 +161,7 @@ impl Contents {
 }
 
 /// Sixteen bytes that look random, as message ids do; distinct, since `mix` is a bijection.
-fn key_of(number: u64) -> [u8; 16] {
+pub fn key_of(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mix(number).to_be_bytes());
     key[8..].copy_from_slice(&mix(!number).to_be_bytes());

@@ -60,4 +60,4 @@ pub struct Subject {
 }
 
 /// All engines that keep a store.
-pub const SUBJECTS: [Subject; 1] = [crate::sqlite::SUBJECT];
+pub const SUBJECTS: [Subject; 2] = [crate::sprag::SUBJECT, crate::sqlite::SUBJECT];
