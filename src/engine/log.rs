@@ -260,7 +260,8 @@ impl Handed {
     /// Calls `write` for each unsynced write from `first` on; after a failure the first one begins at its block.
     fn each_from(&self, first: usize, write: impl Fn(u64, &[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
         for (index, pending) in self.unsynced.iter().enumerate().skip(first) {
-            if index == 0 && self.failed && !self.head.is_empty() {
+            // A write that begins a block, as the first one of a half does, has nothing before it.
+            if index == 0 && self.failed && !pending.at.is_multiple_of(BLOCK) {
                 let whole = [self.head.as_slice(), &pending.bytes].concat();
                 write(pending.at - self.head.len() as u64, &whole)?;
             } else {

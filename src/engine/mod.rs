@@ -275,12 +275,23 @@ impl Writer<'_> {
             used: position.used + len,
         };
         let (mark, scratch) = (&stage.mark, &stage.scratch);
-        // If this fails, the stage's epoch has ended, and the next `begin` rolls the mark back.
-        stage.ticket = core
+        let staged = core
             .group
-            .stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()))?;
-        core.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(stage.ticket.clone())
+            .stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()));
+        match staged {
+            Ok(ticket) => {
+                stage.ticket = ticket.clone();
+                core.commits.fetch_add(1, Ordering::Relaxed);
+                Ok(ticket)
+            }
+            Err(cause) => {
+                // A sync failed since `begin`. The next `begin` need not see a drop, since all that was staged before
+                // may have been handed over, so this commit is undone here.
+                stage.roll_back(core);
+                stage.ticket = core.group.latest();
+                Err(cause)
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod clock;
 mod codec;
 mod conditions;
+mod crash;
 mod disk;
 mod keys_order;
 mod machine;
