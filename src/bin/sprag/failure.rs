@@ -8,6 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 use sprag::{ErrorKind, Found};
 
+use crate::answer::time_text;
+
 /// A failure as it is shown. Serialises as the inside of the `error` object.
 #[derive(Debug, Serialize)]
 pub struct Failure {
@@ -16,6 +18,8 @@ pub struct Failure {
     causes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<FoundRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remembered: Option<FirstDelivery>,
     #[serde(skip)]
     code: u8,
 }
@@ -27,6 +31,12 @@ struct FoundRecord {
     state: Option<String>,
 }
 
+/// When the other request came that a remembered key belongs to.
+#[derive(Debug, Serialize)]
+struct FirstDelivery {
+    first_at: String,
+}
+
 #[derive(Serialize)]
 struct Enclosed<'a> {
     error: &'a Failure,
@@ -34,7 +44,7 @@ struct Enclosed<'a> {
 
 impl Failure {
     fn new(kind: &'static str, code: u8, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), causes: Vec::new(), found: None, code }
+        Failure { kind, message: message.into(), causes: Vec::new(), found: None, remembered: None, code }
     }
 
     /// The arguments are no command.
@@ -145,6 +155,9 @@ impl From<sprag::Error> for Failure {
         let mut failure = Failure::new(kind, code, error.to_string());
         if let Some(cause) = std::error::Error::source(&error) {
             failure = failure.because(cause);
+        }
+        if let Some(remembered) = error.remembered() {
+            failure.remembered = Some(FirstDelivery { first_at: time_text(remembered.first_at()) });
         }
         failure
     }
