@@ -103,15 +103,6 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Retention time of a store that is just being created: it starts at zero.
-    pub fn create(sample: Sample) -> Retention {
-        Retention {
-            now_ns: 0,
-            last: sample,
-            highest_wall_ns: sample.wall_ns,
-        }
-    }
-
     /// Retention time of a store that was closed for a time only the wall clock knows.
     pub fn open(
         persisted_now_ns: u64,

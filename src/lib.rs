@@ -1,4 +1,9 @@
-//! An embedded, single-file, transactional key-value store that makes a step safe to run again.
+#![doc = include_str!("../README.md")]
+//!
+//! ---
+//!
+//! Start at [`Store`]. [`Table`] names records, [`Condition`] what must hold for a write, [`OnceKey`] an operation that
+//! must not happen twice, [`machine!`] the states of a record. [`Error`] says by its kind what to do.
 
 // What the library must obey and tests, examples and the command need not: no panic on any input, no clock and no thread
 // beside the doors of `clock` and `sync`, no word on the streams of somebody else's program.
@@ -67,7 +72,7 @@ pub mod internals {
 
     /// Whether a range has the encoded key.
     pub fn keys_contain<K: ?Sized>(keys: &crate::Keys<K>, encoded: &[u8]) -> bool {
-        keys.contains(encoded)
+        std::ops::RangeBounds::<[u8]>::contains(&keys.bounds(), encoded)
     }
 
     /// Whether a range has room for no key at all.

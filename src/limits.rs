@@ -4,6 +4,13 @@
 pub const KEY_BYTES_MAX: usize = 4096;
 /// Longest value of a record in bytes, as encoded. The log may set a lower bound: see [`commit_bytes_max`].
 pub const VALUE_BYTES_MAX: usize = 64 << 20;
+/// Deepest nesting of one value in levels: each option, newtype, tuple, sequence, map, struct and enum is one.
+pub const VALUE_DEPTH_MAX: usize = 128;
+/// Elements that the sequences and maps of one value may have beyond one for each encoded byte. Only elements that take no
+/// byte, as of `Vec<()>`, ever need them.
+pub const VALUE_FREE_ELEMENTS_MAX: usize = 1 << 16;
+/// Deepest nesting of pairs in a kind of key, in levels, where it is read from text.
+pub const KEY_PAIR_DEPTH_MAX: usize = 8;
 /// Longest name of a table in bytes.
 pub const TABLE_NAME_BYTES_MAX: usize = 255;
 /// Longest name of a state or a machine in bytes.

@@ -16,6 +16,8 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Checkpoints since the open.
     pub checkpoints: u64,
+    /// Whether a full half of the log waits for its checkpoint or is in it.
+    pub checkpoint_pending: bool,
     /// Length of one log half in bytes.
     pub log_half_bytes: u64,
     /// Bytes in use of the half that takes frames.
@@ -35,6 +37,7 @@ impl From<Figures> for Stats {
             hand_overs,
             log_bytes,
             checkpoints,
+            checkpoint_pending,
             log_half_bytes,
             log_used_bytes,
             retention_ns,
@@ -46,6 +49,7 @@ impl From<Figures> for Stats {
             hand_overs,
             log_bytes,
             checkpoints,
+            checkpoint_pending,
             log_half_bytes,
             log_used_bytes,
             retention_ns,

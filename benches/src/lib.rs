@@ -5,10 +5,12 @@
 //! machine and disk drift more than the differences sought; [`report`] turns slices into ratios. Absolute figures
 //! are shown for orientation only.
 
+pub mod child;
 pub mod floor;
 pub mod load;
 pub mod peer;
 pub mod place;
 pub mod race;
 pub mod report;
+pub mod sprag;
 pub mod sqlite;

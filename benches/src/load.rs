@@ -5,8 +5,6 @@
 //! shuffled order, so that the version a step expects is its lap, and two steps for one record are a lap apart:
 //! nobody conflicts and nobody needs to look before writing.
 
-/// Records that exist before the first step.
-pub const RECORDS: u64 = 100_000;
 /// Length of every value, in bytes of ASCII.
 pub const VALUE_BYTES: usize = 100;
 /// The scope of all remembered keys.
@@ -31,35 +29,30 @@ pub struct Step {
     pub extra_value: String,
 }
 
-/// The source of steps.
-#[derive(Debug)]
+/// The source of steps. Holds no list, so that a process whose memory is measured may have one.
+#[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The order in which a lap visits the records.
-    order: Vec<u64>,
-}
-
-impl Default for Load {
-    fn default() -> Load {
-        Load::new()
-    }
+    records: u64,
 }
 
 impl Load {
-    /// The same load at each call.
-    pub fn new() -> Load {
-        let mut order: Vec<u64> = (0..RECORDS).collect();
-        for upper in (1..order.len()).rev() {
-            let other = mix(upper as u64) % (upper as u64 + 1);
-            order.swap(upper, other as usize);
+    /// For a store that holds `records` records before the first step; at least one.
+    pub fn new(records: u64) -> Load {
+        Load {
+            records: records.max(1),
         }
-        Load { order }
+    }
+
+    /// How many records exist before the first step; their keys are the numbers below.
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// The step with this number; the first is 0.
     pub fn step(&self, number: u64) -> Step {
         Step {
-            record: self.order[(number % RECORDS) as usize],
-            version: 1 + number / RECORDS,
+            record: self.shuffled(number % self.records),
+            version: 1 + number / self.records,
             value: text(mix(number) ^ 1),
             key: key_of(number),
             extra: number,
@@ -75,14 +68,15 @@ impl Load {
     /// What a peer holds after steps `0..steps`, worked out without any engine.
     pub fn expected(&self, steps: u64) -> Contents {
         let mut contents = Contents::default();
-        for (place, record) in (0..).zip(&self.order) {
-            // Steps place, place + RECORDS, .. below `steps` wrote this record.
-            let writes = (steps + RECORDS - 1 - place) / RECORDS;
+        for place in 0..self.records {
+            let record = self.shuffled(place);
+            // Steps place, place + records, .. below `steps` wrote this record.
+            let writes = (steps + self.records - 1 - place) / self.records;
             let value = match writes {
-                0 => Load::first_value(*record),
-                _ => self.step(place + (writes - 1) * RECORDS).value,
+                0 => Load::first_value(record),
+                _ => self.step(place + (writes - 1) * self.records).value,
             };
-            contents.add_record(*record, 1 + writes, &value);
+            contents.add_record(record, 1 + writes, &value);
         }
         for number in 0..steps {
             let step = self.step(number);
@@ -90,6 +84,24 @@ impl Load {
             contents.add_extra(step.extra, &step.extra_value);
         }
         contents
+    }
+
+    /// The record at this place of a lap: a Feistel network on the next even number of bits, walked until it comes back
+    /// into the range, and so a bijection on the records.
+    fn shuffled(&self, place: u64) -> u64 {
+        let half = self.records.next_power_of_two().trailing_zeros().div_ceil(2);
+        let mask = (1_u64 << half) - 1;
+        let mut walked = place;
+        loop {
+            let (mut left, mut right) = (walked >> half, walked & mask);
+            for round in 0..4 {
+                (left, right) = (right, left ^ (mix(right ^ (round << 32)) & mask));
+            }
+            walked = (left << half) | right;
+            if walked < self.records {
+                return walked;
+            }
+        }
     }
 }
 
@@ -141,10 +153,15 @@ impl Contents {
             .fold(0xcbf2_9ce4_8422_2325, fnv);
         self.digest = self.digest.wrapping_add(hash);
     }
+
+    /// Whether every step is there whole or not at all, whichever steps they are.
+    pub fn whole(&self) -> bool {
+        self.versions == self.records + self.keys && self.keys == self.extras
+    }
 }
 
 /// Sixteen bytes that look random, as message ids do; distinct, since `mix` is a bijection.
-fn key_of(number: u64) -> [u8; 16] {
+pub fn key_of(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&mix(number).to_be_bytes());
     key[8..].copy_from_slice(&mix(!number).to_be_bytes());

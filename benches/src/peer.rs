@@ -1,6 +1,8 @@
-//! The one trait by which every engine takes part.
+//! The one trait by which every engine takes part, and how it comes to its file.
 
-use crate::load::{Contents, Step};
+use std::path::Path;
+
+use crate::load::{Contents, Load, Step};
 
 /// Why a peer could not go on. A bench has no use for kinds: it stops and shows the text.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -34,9 +36,28 @@ pub trait Peer: Sync {
         Ok(())
     }
 
+    /// Whether a kill at this moment leaves about as much to recover as can be.
+    fn hard_to_recover(&self) -> bool {
+        false
+    }
+
     /// Everything it holds, read back through its public face; `None` for a floor, which holds nothing.
     ///
     /// # Errors
     /// What the engine reports.
     fn contents(&self) -> Result<Option<Contents>, Failure>;
 }
+
+/// How to make and open an engine's store with its defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// The name in the table.
+    pub name: &'static str,
+    /// Makes a store in an empty folder that holds the records from before the first step, and closes it.
+    pub fill: fn(&Path, &Load) -> Result<(), Failure>,
+    /// Opens the store in this folder, after whatever happened to it.
+    pub open: fn(&Path) -> Result<Box<dyn Peer>, Failure>,
+}
+
+/// All engines that keep a store.
+pub const SUBJECTS: [Subject; 2] = [crate::sprag::SUBJECT, crate::sqlite::SUBJECT];

@@ -3,6 +3,7 @@
 //! A folder in memory is refused, since a sync there costs nothing and every ratio would be a lie.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::peer::Failure;
 
@@ -88,10 +89,79 @@ fn refuse_memory(_folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The length of all files in `folder`.
+///
+/// # Errors
+/// What the operating system reports.
+pub fn bytes_of(folder: &Path) -> Result<u64, Failure> {
+    let lengths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.len()));
+    lengths.sum::<std::io::Result<u64>>().map_err(Failure::from)
+}
+
+/// `SPRAG_BENCH_SECS`, for a smoke run, or else `normal`.
+///
+/// # Errors
+/// If it is set to something else than a number of seconds.
+pub fn seconds(normal: f64) -> Result<Duration, Failure> {
+    let secs = match std::env::var("SPRAG_BENCH_SECS") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| format!("not a number of seconds, SPRAG_BENCH_SECS={text}"))?,
+        Err(_) => normal,
+    };
+    Ok(Duration::try_from_secs_f64(secs)?)
+}
+
 /// The machine's load average over the last minute, if it tells.
 pub fn load_average() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// Processor time since the machine started, in the system's ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticks {
+    idle: u64,
+    busy: u64,
+    own: u64,
+}
+
+/// The present reading, if the system tells.
+pub fn ticks() -> Option<Ticks> {
+    let machine = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<u64> = machine
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .map_while(|n| n.parse().ok())
+        .collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; what follows is counted in the first two already.
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else {
+        return None;
+    };
+    let process = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name may hold blanks and ends with a parenthesis; user and system time are the 12th and 13th after it.
+    let mut times = process
+        .rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .skip(11)
+        .map_while(|n| n.parse::<u64>().ok());
+    Some(Ticks {
+        idle: idle + iowait,
+        busy: user + nice + system + irq + softirq + steal,
+        own: times.next()? + times.next()?,
+    })
+}
+
+/// The share of all processors' time between two readings that others took; `None` if that is too short to tell.
+pub fn share_of_others(before: Option<Ticks>, after: Option<Ticks>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    let busy = after.busy.saturating_sub(before.busy);
+    let all = busy + after.idle.saturating_sub(before.idle);
+    let others = busy.saturating_sub(after.own.saturating_sub(before.own));
+    (all > 0).then(|| others as f64 / all as f64)
 }
 
 /// Bytes sent so far to the block device that `folder` lies on, by anybody, if the system counts them.

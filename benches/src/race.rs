@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::load::Load;
 use crate::peer::{Failure, Peer};
-use crate::place;
+use crate::place::{self, Ticks};
 
 /// A peer with what was measured of it.
 pub struct Entrant {
@@ -38,13 +38,23 @@ pub struct Slice {
     pub handed: Option<f64>,
     /// Bytes sent to the device per commit, checkpoints included, and other programs' writes.
     pub device: Option<f64>,
+    /// The share of the processors that was taken, but not by this process; the kernel's own threads are in it.
+    pub others: Option<f64>,
+}
+
+/// What only grows, read before and after a slice.
+struct Counters {
+    steps: u64,
+    handed: Option<u64>,
+    device: Option<u64>,
+    ticks: Option<Ticks>,
 }
 
 impl Entrant {
     /// At the start, nothing done; its files are in `folder`.
-    pub fn new(peer: impl Peer + 'static, folder: &Path) -> Entrant {
+    pub fn new(peer: Box<dyn Peer>, folder: &Path) -> Entrant {
         Entrant {
-            peer: Box::new(peer),
+            peer,
             folder: folder.to_owned(),
             slices: Vec::new(),
             next: AtomicU64::new(0),
@@ -56,20 +66,35 @@ impl Entrant {
     /// # Errors
     /// The first failure of any thread.
     pub fn run(&self, load: &Load, threads: usize, time: Duration) -> Result<Slice, Failure> {
-        let (steps, handed, device) = self.counters();
+        self.run_watched(load, threads, time, &|| ())
+    }
+
+    /// The same; each thread calls `watch` after each of its commits.
+    ///
+    /// # Errors
+    /// The first failure of any thread.
+    pub fn run_watched(
+        &self,
+        load: &Load,
+        threads: usize,
+        time: Duration,
+        watch: &(dyn Fn() + Sync),
+    ) -> Result<Slice, Failure> {
+        let before = self.counters();
         let started = Instant::now();
-        let elapsed = self.commit_until(load, self.peer.threads(threads), time)?;
+        let elapsed = self.commit_until(load, self.peer.threads(threads), time, watch)?;
         let committing = started.elapsed();
         self.peer.settle()?;
         let tail = started.elapsed() - committing;
-        let (steps_after, handed_after, device_after) = self.counters();
-        let commits = (steps_after - steps) as f64;
+        let after = self.counters();
+        let commits = (after.steps - before.steps) as f64;
         let per_commit = |before: Option<u64>, after: Option<u64>| Some((after? - before?) as f64 / commits);
         Ok(Slice {
             rate: commits / elapsed.as_secs_f64(),
             settled_rate: commits / (elapsed + tail).as_secs_f64(),
-            handed: per_commit(handed, handed_after),
-            device: per_commit(device, device_after),
+            handed: per_commit(before.handed, after.handed),
+            device: per_commit(before.device, after.device),
+            others: place::share_of_others(before.ticks, after.ticks),
         })
     }
 
@@ -103,16 +128,23 @@ impl Entrant {
         Ok(started.elapsed())
     }
 
-    fn counters(&self) -> (u64, Option<u64>, Option<u64>) {
-        (
-            self.next.load(Ordering::Relaxed),
-            self.peer.bytes_handed(),
-            place::device_bytes(&self.folder),
-        )
+    fn counters(&self) -> Counters {
+        Counters {
+            steps: self.next.load(Ordering::Relaxed),
+            handed: self.peer.bytes_handed(),
+            device: place::device_bytes(&self.folder),
+            ticks: place::ticks(),
+        }
     }
 
     /// The time from the first thread's start to the last one's end. Each step that was taken is done at the end.
-    fn commit_until(&self, load: &Load, threads: usize, time: Duration) -> Result<Duration, Failure> {
+    fn commit_until(
+        &self,
+        load: &Load,
+        threads: usize,
+        time: Duration,
+        watch: &(dyn Fn() + Sync),
+    ) -> Result<Duration, Failure> {
         let barrier = Barrier::new(threads);
         let one = |thread: usize| -> Result<(Instant, Instant), Failure> {
             barrier.wait();
@@ -120,6 +152,7 @@ impl Entrant {
             while started.elapsed() < time {
                 let step = load.step(self.next.fetch_add(1, Ordering::Relaxed));
                 self.peer.commit(thread, &step)?;
+                watch();
             }
             Ok((started, Instant::now()))
         };

@@ -4,6 +4,7 @@
 //! leaves true. The floor is the faster of its ways by median, and so is SQLite: each is shown at its best.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
@@ -45,13 +46,91 @@ impl Spread {
     }
 }
 
-/// What a peer was compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Yardstick {
-    /// The faster bare log.
-    Floor,
-    /// The faster way to use SQLite.
-    Sqlite,
+/// What a target speaks of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// At least this many times the faster bare log.
+    OfFloor(f64),
+    /// At least this many times the faster way to use SQLite.
+    OfSqlite(f64),
+    /// Fewer bytes than this given to the log per commit.
+    LogBytesBelow(f64),
+}
+
+/// What a peer is to reach at a number of threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// At how many threads.
+    pub threads: usize,
+    /// What.
+    pub goal: Goal,
+}
+
+/// What came of a target.
+#[derive(Clone, Copy, Debug)]
+pub struct Verdict {
+    /// The target.
+    pub target: Target,
+    /// What was measured, if the peer took part and counts it.
+    pub found: Option<Spread>,
+    /// Whether the median reaches it. What was not measured is missed.
+    pub met: bool,
+}
+
+impl Target {
+    /// Judges the median of the peer with this name.
+    pub fn judge(self, heats: &[Heat], peer: &str) -> Verdict {
+        let heat = heats.iter().find(|heat| heat.threads == self.threads);
+        let line = heat.and_then(|heat| heat.lines.iter().find(|line| line.name == peer));
+        let found = line.and_then(|line| match self.goal {
+            Goal::OfFloor(_) => Some(line.of_floor),
+            Goal::OfSqlite(_) => Some(line.of_sqlite),
+            Goal::LogBytesBelow(_) => line.handed,
+        });
+        let met = found.is_some_and(|found| match self.goal {
+            Goal::OfFloor(least) | Goal::OfSqlite(least) => found.median >= least,
+            Goal::LogBytesBelow(bound) => found.median < bound,
+        });
+        Verdict {
+            target: self,
+            found,
+            met,
+        }
+    }
+}
+
+impl Verdict {
+    /// One line for people.
+    pub fn text(&self) -> String {
+        let wanted = match self.target.goal {
+            Goal::OfFloor(least) => format!("{least:.2} of floor or better"),
+            Goal::OfSqlite(least) => format!("{least:.2} of sqlite or better"),
+            Goal::LogBytesBelow(bound) => format!("under {bound:.0} log bytes per commit"),
+        };
+        let word = match (self.found, self.met) {
+            (None, _) => "not measured",
+            (Some(_), true) => "met",
+            (Some(_), false) => "MISSED",
+        };
+        let found = self.found.map_or("-".to_owned(), |found| found.show(2));
+        format!("{:2} threads, {wanted}: {found} {word}", self.target.threads)
+    }
+
+    /// The same for scripts.
+    pub fn json(&self) -> Value {
+        let (goal, bound) = match self.target.goal {
+            Goal::OfFloor(least) => ("of_floor", least),
+            Goal::OfSqlite(least) => ("of_sqlite", least),
+            Goal::LogBytesBelow(bound) => ("log_bytes_per_commit", bound),
+        };
+        json!({
+            "threads": self.target.threads,
+            "goal": goal,
+            "bound": bound,
+            "found": self.found.map(Spread::json),
+            "met": self.met,
+        })
+    }
 }
 
 /// One line of the table.
@@ -80,6 +159,8 @@ pub struct Heat {
     pub threads: usize,
     /// One for each peer.
     pub lines: Vec<Line>,
+    /// The share of the processors that other programs took, over all slices.
+    pub others: Option<Spread>,
     floor: String,
     sqlite: String,
 }
@@ -116,6 +197,12 @@ impl Heat {
         Ok(Heat {
             threads,
             lines: lines.ok_or("an entrant ran no slice")?,
+            others: Spread::of(
+                entrants
+                    .iter()
+                    .flat_map(|entrant| &entrant.slices)
+                    .filter_map(|slice| slice.others),
+            ),
             floor: floor.peer.name().to_owned(),
             sqlite: sqlite.peer.name().to_owned(),
         })
@@ -150,6 +237,9 @@ impl Heat {
                 bytes(line.device)
             );
         }
+        if let Some(others) = self.others {
+            text += &format!("processors taken by others, as a share: {}\n", others.show(2));
+        }
         text
     }
 
@@ -167,7 +257,8 @@ impl Heat {
             })
         };
         let lines: Vec<Value> = self.lines.iter().map(line).collect();
-        json!({ "threads": self.threads, "floor": self.floor, "sqlite": self.sqlite, "peers": lines })
+        json!({ "threads": self.threads, "floor": self.floor, "sqlite": self.sqlite, "peers": lines,
+                "others_share": self.others.map(Spread::json) })
     }
 }
 
@@ -182,6 +273,17 @@ fn fastest<'a>(entrants: &'a [Entrant], prefix: &str) -> Result<&'a Entrant, Fai
     candidates
         .max_by(|left, right| rate(left).total_cmp(&rate(right)))
         .ok_or_else(|| format!("nobody raced as {prefix}").into())
+}
+
+/// What a bench's `main` returns.
+pub fn exit(outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Writes `value` to `sprag-bench/<name>.json` below the target folder and says where.

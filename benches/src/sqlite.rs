@@ -4,15 +4,18 @@
 //! commit; `BEGIN IMMEDIATE`, so that nobody has to upgrade a lock; the key table without a row id, so that a key costs
 //! one B-tree; no index by end of keep, which a user needs who ever wants to delete a key; the cache that Sprag has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use crate::load::{Contents, KEEP_DAYS, Load, RECORDS, SCOPE, Step};
-use crate::peer::{Failure, Peer};
+use crate::load::{Contents, KEEP_DAYS, Load, SCOPE, Step};
+use crate::peer::{Failure, Peer, Subject};
 
+const FILE: &str = "sqlite.db";
+/// Bytes of the log at which SQLite moves it into the database: 1,000 frames of a page and its header.
+const LOG_BYTES_MAX: u64 = 1000 * (4096 + 24);
 const SCHEMA: &str = "
     CREATE TABLE records (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, value TEXT NOT NULL);
     CREATE TABLE keys (scope TEXT NOT NULL, key BLOB NOT NULL, ends INTEGER NOT NULL, result BLOB NOT NULL,
@@ -38,32 +41,50 @@ pub enum Sharing {
 pub struct Sqlite {
     sharing: Sharing,
     connections: Vec<Mutex<Connection>>,
+    log: PathBuf,
+}
+
+/// SQLite with one connection.
+pub const SUBJECT: Subject = Subject {
+    name: "sqlite",
+    fill,
+    open: |folder| Ok(Box::new(Sqlite::open(folder, Sharing::OneConnection, 1)?)),
+};
+
+/// Makes the database in `folder` with the records that exist before the first step.
+///
+/// # Errors
+/// What SQLite reports.
+pub fn fill(folder: &Path, load: &Load) -> Result<(), Failure> {
+    let mut connection = connect(folder)?;
+    connection.execute_batch(SCHEMA)?;
+    let filling = connection.transaction()?;
+    {
+        let mut insert = filling.prepare("INSERT INTO records (id, version, value) VALUES (?1, 1, ?2)")?;
+        for record in 0..load.records() {
+            insert.execute(params![record, Load::first_value(record)])?;
+        }
+    }
+    filling.commit()?;
+    connection.close().map_err(|(_, cause)| cause.into())
 }
 
 impl Sqlite {
-    /// A fresh database in `folder` with the records that exist before the first step, for up to `threads` threads.
+    /// Opens the database in `folder` for up to `threads` threads.
     ///
     /// # Errors
     /// What SQLite reports.
-    pub fn new(folder: &Path, sharing: Sharing, threads: usize) -> Result<Sqlite, Failure> {
-        let path = folder.join("sqlite.db");
-        let mut first = connect(&path)?;
-        first.execute_batch(SCHEMA)?;
-        let filling = first.transaction()?;
-        {
-            let mut insert = filling.prepare("INSERT INTO records (id, version, value) VALUES (?1, 1, ?2)")?;
-            for record in 0..RECORDS {
-                insert.execute(params![record, Load::first_value(record)])?;
-            }
-        }
-        filling.commit()?;
-        let mut connections = vec![Mutex::new(first)];
-        if sharing == Sharing::ConnectionEach {
-            for _ in 1..threads {
-                connections.push(Mutex::new(connect(&path)?));
-            }
-        }
-        Ok(Sqlite { sharing, connections })
+    pub fn open(folder: &Path, sharing: Sharing, threads: usize) -> Result<Sqlite, Failure> {
+        let count = match sharing {
+            Sharing::OneConnection => 1,
+            Sharing::ConnectionEach => threads,
+        };
+        let connections: Result<_, Failure> = (0..count).map(|_| Ok(Mutex::new(connect(folder)?))).collect();
+        Ok(Sqlite {
+            sharing,
+            connections: connections?,
+            log: folder.join(FILE.to_owned() + "-wal"),
+        })
     }
 
     fn with<T>(&self, thread: usize, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {
@@ -88,6 +109,10 @@ impl Peer for Sqlite {
             connection.prepare_cached(end)?.execute([])?;
             done
         })
+    }
+
+    fn hard_to_recover(&self) -> bool {
+        std::fs::metadata(&self.log).is_ok_and(|log| log.len() >= LOG_BYTES_MAX / 10 * 9)
     }
 
     fn contents(&self) -> Result<Option<Contents>, Failure> {
@@ -140,8 +165,8 @@ fn write(connection: &Connection, step: &Step) -> Result<(), Failure> {
     Ok(())
 }
 
-fn connect(path: &Path) -> Result<Connection, Failure> {
-    let connection = Connection::open(path)?;
+fn connect(folder: &Path) -> Result<Connection, Failure> {
+    let connection = Connection::open(folder.join(FILE))?;
     connection.busy_timeout(Duration::from_secs(30))?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {

@@ -3,10 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sprag_benches::load::{Contents, Load, RECORDS, Step};
+use sprag_benches::load::{Contents, Load, Step};
 use sprag_benches::peer::{Failure, Peer};
-use sprag_benches::race::{Entrant, race};
-use sprag_benches::report::{Heat, Spread};
+use sprag_benches::race::{Entrant, Slice, race};
+use sprag_benches::report::{Goal, Heat, Spread, Target};
+
+const RECORDS: u64 = 100_000;
 
 /// What a peer leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,8 +69,14 @@ fn ran(name: &'static str, lazy: Lazy, threads: usize) -> (Vec<Entrant>, Result<
         lazy,
         steps: Mutex::default(),
     };
-    let mut entrants = vec![Entrant::new(paper, std::path::Path::new("."))];
-    let outcome = race(&mut entrants, &Load::new(), threads, 3, Duration::from_millis(20));
+    let mut entrants = vec![Entrant::new(Box::new(paper), std::path::Path::new("."))];
+    let outcome = race(
+        &mut entrants,
+        &Load::new(RECORDS),
+        threads,
+        3,
+        Duration::from_millis(20),
+    );
     (entrants, outcome)
 }
 
@@ -96,7 +104,7 @@ fn a_peer_that_leaves_out_a_key_or_a_value_is_found_out() {
 
 #[test]
 fn the_expected_versions_follow_the_steps_over_several_laps() {
-    let load = Load::new();
+    let load = Load::new(RECORDS);
     let steps = 2 * RECORDS + 17;
     let expected = load.expected(steps);
     assert_eq!(expected.records, RECORDS);
@@ -120,4 +128,53 @@ fn a_spread_is_the_middle_and_both_ends() {
     let spread = Spread::of([5.0, 1.0, 9.0]).map(|spread| (spread.median, spread.min, spread.max));
     assert_eq!(spread, Some((5.0, 1.0, 9.0)));
     assert!(Spread::of([]).is_none());
+}
+
+#[test]
+fn a_target_that_nobody_ran_for_is_not_met() {
+    let target = Target {
+        threads: 8,
+        goal: Goal::OfFloor(2.0),
+    };
+    let verdict = target.judge(&[], "sprag");
+    assert!(!verdict.met);
+    assert_eq!(verdict.text(), " 8 threads, 2.00 of floor or better: - not measured");
+}
+
+#[test]
+fn a_ratio_is_taken_within_a_round_and_judged_by_its_median() -> Result<(), Failure> {
+    let paper = |name, rates: [f64; 3]| {
+        let steps = Mutex::default();
+        let lazy = Lazy::Nothing;
+        let mut entrant = Entrant::new(Box::new(Paper { name, lazy, steps }), std::path::Path::new("."));
+        entrant.slices = rates.map(slice).to_vec();
+        entrant
+    };
+    // The machine slows down from round to round; of the two floors the second is faster by median.
+    let entrants = [
+        paper("floor one", [900.0, 90.0, 9.0]),
+        paper("floor two", [1000.0, 100.0, 10.0]),
+        paper("sqlite", [500.0, 50.0, 5.0]),
+        paper("sprag", [1900.0, 200.0, 30.0]),
+    ];
+    let heat = Heat::of(8, &entrants)?;
+    let goal = |goal| Target { threads: 8, goal }.judge(std::slice::from_ref(&heat), "sprag");
+    let spread = goal(Goal::OfFloor(2.0))
+        .found
+        .map(|spread| (spread.median, spread.min, spread.max));
+    assert_eq!(spread, Some((2.0, 1.9, 3.0)));
+    assert!(goal(Goal::OfFloor(2.0)).met && !goal(Goal::OfFloor(2.01)).met);
+    assert!(goal(Goal::OfSqlite(4.0)).met && !goal(Goal::OfSqlite(4.01)).met);
+    assert!(goal(Goal::LogBytesBelow(351.0)).met && !goal(Goal::LogBytesBelow(350.0)).met);
+    Ok(())
+}
+
+fn slice(rate: f64) -> Slice {
+    Slice {
+        rate,
+        settled_rate: rate,
+        handed: Some(350.0),
+        device: None,
+        others: None,
+    }
 }

@@ -66,7 +66,9 @@ pub(crate) fn encode<'a>(salt: u32, header: &Header, ops: impl Iterator<Item = O
         encode_op(key, value, out);
     }
     let len = out.len() - start;
-    seal(salt, &mut out[start..]);
+    if let Some(frame) = out.get_mut(start..) {
+        seal(salt, frame);
+    }
     len
 }
 
@@ -80,11 +82,19 @@ fn encode_op(key: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
+/// Fills in length and checksum.
 fn seal(salt: u32, frame: &mut [u8]) {
     let body = (frame.len() - HEAD) as u32;
-    frame[8..12].copy_from_slice(&body.to_le_bytes());
-    let crc = checksum(salt, &frame[SUMMED_FROM..]);
-    frame[4..8].copy_from_slice(&crc.to_le_bytes());
+    let Some((head, rest)) = frame.split_first_chunk_mut::<SUMMED_FROM>() else {
+        return;
+    };
+    if let Some(len) = rest.first_chunk_mut::<4>() {
+        *len = body.to_le_bytes();
+    }
+    let crc = checksum(salt, rest);
+    if let Some(place) = head.last_chunk_mut() {
+        *place = crc.to_le_bytes();
+    }
 }
 
 fn checksum(salt: u32, bytes: &[u8]) -> u32 {

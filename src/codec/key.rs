@@ -14,7 +14,7 @@
 //! Decoders are total: any bytes give a key or `Decode`, and what they accept encodes to the same bytes again.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::{KEY_BYTES_MAX, KEY_PAIR_DEPTH_MAX};
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::fmt;
@@ -39,9 +39,6 @@ pub enum KeyKind {
     /// Two parts: ordered by the first, then by the second. A part may be a pair again.
     Pair(Box<KeyKind>, Box<KeyKind>),
 }
-
-/// Pairs may stand inside pairs this deep in a text form, so that no text makes the parser run out of stack.
-const KIND_DEPTH_MAX: usize = 8;
 
 /// A type that can be the key of a table: `u64`, `i64`, `str`, `[u8]`, `[u8; N]`, pairs of owned ones, `String`, `Vec<u8>`.
 ///
@@ -376,7 +373,7 @@ impl FromStr for KeyKind {
     /// `Invalid` if the text is not the text form of a kind, or nests pairs more than eight deep.
     fn from_str(text: &str) -> Result<KeyKind> {
         let mut input = text;
-        match take_kind(&mut input, KIND_DEPTH_MAX) {
+        match take_kind(&mut input, KEY_PAIR_DEPTH_MAX) {
             Some(kind) if input.is_empty() => Ok(kind),
             _ => {
                 let shown: String = text.chars().take(64).collect();

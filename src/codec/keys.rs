@@ -65,11 +65,6 @@ impl<K: ?Sized> Keys<K> {
         }
     }
 
-    /// Whether the encoded key is one of these.
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        std::ops::RangeBounds::<[u8]>::contains(&self.bounds(), key)
-    }
-
     /// What of this range lies behind the encoded key, in the direction of the range.
     #[must_use]
     pub(crate) fn resume_after_encoded(mut self, key: &[u8]) -> Keys<K> {

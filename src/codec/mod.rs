@@ -6,6 +6,7 @@
 mod dyn_key;
 pub mod envelope;
 pub(crate) mod frame;
+mod guard;
 mod key;
 mod keys;
 pub(crate) mod superblock;

@@ -78,9 +78,11 @@ pub(crate) fn valid_half(bytes: u64) -> bool {
     (limits::LOG_HALF_BYTES_MIN..=limits::LOG_HALF_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(4096)
 }
 
-/// `N` bytes at a constant place inside the block.
+/// `N` bytes at a place inside the block.
 fn field<const N: usize>(bytes: &[u8; SUPERBLOCK_BYTES], at: usize) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[at..at + N]);
-    out
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .copied()
+        .unwrap_or([0; N])
 }

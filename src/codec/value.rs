@@ -3,12 +3,15 @@
 //! Both refuse trailing bytes, write nothing if they fail, stop at [`VALUE_BYTES_MAX`], and allocate no more for damaged
 //! bytes than a small multiple of their number. Which encoding a table uses is kept in the catalogue.
 
+use super::guard::Guard;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::VALUE_BYTES_MAX;
+use crate::limits::{VALUE_BYTES_MAX, VALUE_FREE_ELEMENTS_MAX};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::str::FromStr;
 
 /// Names an encoding in the file.
@@ -100,8 +103,9 @@ mod sealed {
 ///
 /// Bytes carry no shape, so a type that gained a field does not read what it wrote before. Shapes that ask the bytes what
 /// they are (serde's `untagged`, `flatten`, `tag`, `skip_serializing_if`) encode but do not come back; a store notices when
-/// such a value is put, since it decodes each value once. A sequence whose elements take no bytes (`Vec<()>`) takes as long to
-/// decode as it is long.
+/// such a value is put, since it decodes each value once. The same goes for values that nest more than
+/// [`VALUE_DEPTH_MAX`](crate::limits::VALUE_DEPTH_MAX) levels deep (JSON has that limit too) and for a `Vec<()>` of more than
+/// [`VALUE_FREE_ELEMENTS_MAX`] elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Bincode;
 
@@ -119,13 +123,9 @@ impl Codec for Bincode {
 
     fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V> {
         check_len(bytes, CodecId::Bincode)?;
-        let decoded = if bytes.len() <= SMALL_BYTES {
-            bincode_limited::<V, { claims_max(SMALL_BYTES) }>(bytes)
-        } else if bytes.len() <= MEDIUM_BYTES {
-            bincode_limited::<V, { claims_max(MEDIUM_BYTES) }>(bytes)
-        } else {
-            bincode_limited::<V, { claims_max(VALUE_BYTES_MAX) }>(bytes)
-        };
+        let budget = Cell::new(bytes.len().saturating_add(VALUE_FREE_ELEMENTS_MAX));
+        let seed = Guard::new(PhantomData::<V>, &budget);
+        let decoded = bincode::serde::seed_decode_from_slice(seed, bytes, bincode::config::standard());
         match decoded {
             Ok((value, used)) if used == bytes.len() => Ok(value),
             Ok((_, used)) => {
@@ -138,22 +138,6 @@ impl Codec for Bincode {
             Err(cause) => Err(undecodable(bytes, CodecId::Bincode, cause)),
         }
     }
-}
-
-/// The decoder's limit is a constant, so there are three of them: a length inside the bytes that claims more than the limit
-/// is refused before anything is allocated for it.
-const SMALL_BYTES: usize = 4 << 10;
-const MEDIUM_BYTES: usize = 1 << 20;
-
-/// The decoder counts the size in memory of what it reads, and one byte can stand for a number of sixteen.
-const fn claims_max(bytes: usize) -> usize {
-    bytes * 16
-}
-
-fn bincode_limited<V: DeserializeOwned, const LIMIT: usize>(
-    bytes: &[u8],
-) -> std::result::Result<(V, usize), bincode::error::DecodeError> {
-    bincode::serde::decode_from_slice(bytes, bincode::config::standard().with_limit::<LIMIT>())
 }
 
 /// Text with names of fields, for values that people read and that evolve.

@@ -17,12 +17,6 @@ pub fn put(out: &mut Vec<u8>, number: u64) {
     out.push(rest as u8);
 }
 
-/// Bytes that [`put`] appends for `number`.
-pub fn len(number: u64) -> usize {
-    let bits = u64::BITS - (number | 1).leading_zeros();
-    bits.div_ceil(7) as usize
-}
-
 /// Takes a number from the front of `input`.
 ///
 /// # Errors

@@ -294,7 +294,9 @@ fn encode(stored_key: &[u8], entry: &Remembered) -> Vec<u8> {
     out.extend_from_slice(entry.fingerprint.as_ref().map_or(&[], |digest| digest.as_slice()));
     out.extend_from_slice(&entry.result);
     let crc = checksum(stored_key, &out).to_le_bytes();
-    out[8..12].copy_from_slice(&crc);
+    if let Some(place) = out.get_mut(8..12) {
+        place.copy_from_slice(&crc);
+    }
     out
 }
 

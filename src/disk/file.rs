@@ -2,7 +2,7 @@
 //!
 //! Owns one descriptor for everything: reads, writes, syncs and the lock, since a lock taken through one descriptor and
 //! range locks taken through another refuse each other. Refuses what is no regular file, an empty file, and a file system
-//! without locks: nothing is ever written without the lock. Making a file is in [`create`](super::create).
+//! without locks: nothing is ever written without the lock. Making a file is in [`create`].
 //!
 //! Others may rely on
 //! - at most one [`FileDisk`] of a file lives, in this process and among all others, counting clones as one;
@@ -14,10 +14,11 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Disk;
 use super::create::{self, Building, Creation};
+use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -290,22 +291,24 @@ pub(super) fn still_at(_path: &Path, _file: &File) -> Result<bool> {
     Ok(true)
 }
 
-/// How long somebody is still ready to wait.
+/// How long somebody is still ready to wait. What another process holds is waited for in real time, whatever clock the
+/// store was given.
 struct Patience {
-    began: Instant,
+    began: SystemClock,
     wait: Duration,
 }
 
 impl Patience {
     fn begin(wait: Duration) -> Patience {
         Patience {
-            began: Instant::now(),
+            began: SystemClock::new(),
             wait,
         }
     }
 
     fn left(&self) -> Duration {
-        self.wait.saturating_sub(self.began.elapsed())
+        let passed = Duration::from_nanos(self.began.sample().mono_ns);
+        self.wait.saturating_sub(passed)
     }
 }
 

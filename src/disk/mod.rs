@@ -1,7 +1,7 @@
 //! The file: read, write, sync, length, lock. The only door to storage.
 //!
-//! Owns the handle to the bytes and nothing about their meaning. Implementations: [`file`] for a real file, [`ram`] for a
-//! store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
+//! Owns the handle to the bytes and nothing about their meaning. Implementations: [`file`](mod@file) for a real file,
+//! [`ram`] for a store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
 //!
 //! Others may rely on
 //! - `write_synced` returning `Ok`: exactly this range is durable, nothing is said about other ranges;
@@ -22,21 +22,42 @@ use std::fmt;
 use std::io;
 
 /// Random access to one file of bytes. All calls take `&self` and may come from several threads at once.
-#[expect(
-    clippy::len_without_is_empty,
-    reason = "a disk is not a collection, and nobody asks whether it is empty"
+#[cfg_attr(
+    feature = "test-util",
+    expect(
+        clippy::len_without_is_empty,
+        reason = "a disk is not a collection, and nobody asks whether it is empty"
+    )
 )]
 pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// Length in bytes.
+    ///
+    /// # Errors
+    /// What the operating system reports.
     fn len(&self) -> io::Result<u64>;
-    /// Fills `out` from `offset`; `UnexpectedEof` past the end.
+    /// Fills `out` from `offset`.
+    ///
+    /// # Errors
+    /// What the operating system reports; `UnexpectedEof` past the end.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
     /// Writes all of `data` at `offset`, growing the file if need be. Not durable until a `sync`.
+    ///
+    /// # Errors
+    /// What the operating system reports.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Writes all of `data` at `offset` and makes exactly this range durable.
+    ///
+    /// # Errors
+    /// What the operating system reports.
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Makes all earlier writes and the length durable.
+    ///
+    /// # Errors
+    /// What the operating system reports.
     fn sync(&self) -> io::Result<()>;
     /// Cuts or extends (with zeros). Durable with the next `sync`.
+    ///
+    /// # Errors
+    /// What the operating system reports.
     fn set_len(&self, len: u64) -> io::Result<()>;
 }

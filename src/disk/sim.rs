@@ -1,7 +1,7 @@
 //! A simulated disk that loses, tears, reorders and fails, for tests of crashes.
 //!
 //! Owns two images, the cache that the program sees and the durable one, and in order what lies between them. What a power
-//! loss makes of that is in [`crash`](super::crash). Knows nothing of the content.
+//! loss makes of that is in [`crash`]. Knows nothing of the content.
 //!
 //! Invariants
 //! - a synced write makes its own range durable, and with it the length up to its end; no other byte;

@@ -5,10 +5,12 @@
 //! that needs room asks for another attempt.
 
 use std::error::Error as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Core;
+use super::base::BaseSnapshot;
 use super::shared::{Frozen, Work};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -22,39 +24,53 @@ pub(super) fn run(core: &Core) {
                     core.shared.ask_for_sync();
                 }
             }
-            // The outcome is in `shared`, for whoever waits for room.
             Work::Checkpoint(frozen) => drop(attempt(core, &frozen)),
         }
     }
 }
 
 /// One attempt to put `frozen` into the base.
+///
+/// # Errors
+/// That of the attempt, which is also in `shared`, for whoever waits for room.
 pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
-    let result = wait_until_durable(core, frozen).map_err(|cause| (cause, None));
-    let result = result.and_then(|()| {
-        put_into_base(core, frozen).map_err(|cause| {
+    // Before its last sequence survives power loss the table may not enter the base, and may still be unfrozen.
+    if let Err(cause) = core
+        .group
+        .wait(&frozen.ticket)
+        .map_err(known)
+        .and_then(|()| core.group.env().sync())
+    {
+        core.shared.checkpoint_failed(cause.clone(), None);
+        return Err(cause);
+    }
+    match put_into_base(core, frozen) {
+        Ok(base) => {
+            core.shared.checkpointed(base);
+            core.checkpoints.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(cause) => {
             // redb latches every error, so that only a base opened anew can read or write again.
             let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
-            (cause, base)
-        })
-    });
-    result.map_err(|(cause, base)| {
-        core.shared.checkpoint_failed(cause.clone(), base);
-        cause
+            core.shared.checkpoint_failed(cause.clone(), base);
+            Err(cause)
+        }
+    }
+}
+
+/// A panic in here would leave stagers waiting for ever; on damaged pages it is a finding about the file.
+fn put_into_base(core: &Core, frozen: &Arc<Frozen>) -> Result<Arc<BaseSnapshot>> {
+    let apply = || {
+        core.base.apply(&frozen.memory, frozen.applied)?;
+        core.base.snapshot()
+    };
+    catch_unwind(AssertUnwindSafe(apply)).unwrap_or_else(|_| {
+        Err(Error::new(
+            ErrorKind::Corrupt,
+            "the base panicked: its structure is damaged",
+        ))
     })
-}
-
-/// Nothing may be in the base that a power loss takes from the log.
-fn wait_until_durable(core: &Core, frozen: &Frozen) -> Result<()> {
-    core.group.wait(&frozen.ticket).map_err(known)?;
-    core.group.env().sync()
-}
-
-fn put_into_base(core: &Core, frozen: &Frozen) -> Result<()> {
-    core.base.apply(&frozen.memory, frozen.applied)?;
-    core.shared.checkpointed(core.base.snapshot()?);
-    core.checkpoints.fetch_add(1, Ordering::Relaxed);
-    Ok(())
 }
 
 /// The frozen commits are in doubt; whoever waits for room was not applied, and that is known.

@@ -321,13 +321,16 @@ impl Handed {
             if write.at.is_multiple_of(BLOCK) {
                 self.head.clear();
             }
-            if let Some(from) = write.bytes.len().checked_sub(keep) {
+            let tail = write
+                .bytes
+                .len()
+                .checked_sub(keep)
+                .and_then(|from| write.bytes.get(from..));
+            if tail.is_some() {
                 self.head.clear();
-                self.head.extend_from_slice(&write.bytes[from..]);
-            } else {
-                // The write stayed inside the block that `head` begins.
-                self.head.extend_from_slice(&write.bytes);
             }
+            // Without a tail of its own the write stayed inside the block that `head` begins.
+            self.head.extend_from_slice(tail.unwrap_or(&write.bytes));
         }
         self.written = self.written.saturating_sub(count);
     }

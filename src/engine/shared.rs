@@ -123,6 +123,7 @@ impl Shared {
             "a half is frozen only when the other one is free"
         );
         state.frozen = Some(Arc::new(frozen));
+        state.failure = None;
         self.work.notify_one();
     }
 

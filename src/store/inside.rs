@@ -32,7 +32,7 @@ pub(super) fn enter(store: u64, inside: Inside) -> Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        INSIDE.with_borrow_mut(|stack| stack.pop());
+        INSIDE.with_borrow_mut(Vec::pop);
     }
 }
 

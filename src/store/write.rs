@@ -12,6 +12,7 @@ use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
 use crate::engine::{Change, Engine};
 use crate::error::{Error, ErrorKind, Result};
+use crate::machine::Machine;
 use crate::record::decide::{Condition, Offered};
 use crate::record::{self, Deleted, Put, Written};
 use crate::table::catalog::TableInfo;
@@ -83,7 +84,7 @@ impl<'s> WriteTx<'s> {
         let encoded = table.encode_key(key)?;
         let value = table.encode_value(value, self.read.inner.verify_values)?;
         let info = self.resolve(&table)?;
-        let state = info.machine().map(|machine| machine.initial());
+        let state = info.machine().map(Machine::initial);
         self.put_encoded(&info, &encoded, condition, Offered { value: &value, state })
     }
 
@@ -207,14 +208,14 @@ impl<'s> WriteTx<'s> {
     ///
     /// # Errors
     /// As [`WriteTx::put`] and [`ReadTx::get`].
-    pub fn update<T: TableSpec>(
+    pub fn update<T>(
         &mut self,
         table: T,
         key: &T::Key,
         f: impl FnOnce(Option<T::Value>) -> Option<T::Value>,
     ) -> Result<Option<Version>>
     where
-        T: Copy,
+        T: TableSpec + Copy,
     {
         let stored = self.get(table, key)?.map(|record| record.value);
         match f(stored) {
@@ -227,14 +228,14 @@ impl<'s> WriteTx<'s> {
     ///
     /// # Errors
     /// As [`WriteTx::delete`] and [`ReadTx::get`].
-    pub fn retain<T: TableSpec>(
+    pub fn retain<T>(
         &mut self,
         table: T,
         keys: Keys<T::Key>,
         mut keep: impl FnMut(&T::OwnedKey, &Record<T::Value, T::State>) -> bool,
     ) -> Result<u64>
     where
-        T: Copy,
+        T: TableSpec + Copy,
         T::OwnedKey: std::borrow::Borrow<T::Key>,
     {
         let mut removed = 0;

@@ -303,7 +303,9 @@ fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
     let mut bytes = vec![0; 4];
     Bincode::encode(&entry, &mut bytes)?;
     let crc = checksum(&stored_key, &bytes).to_le_bytes();
-    bytes[..4].copy_from_slice(&crc);
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = crc;
+    }
     txn.put(stored_key, bytes);
     Ok(())
 }

@@ -45,7 +45,7 @@ fn retention_advances_by_the_smaller_progress_of_the_two_hands() {
 
 #[test]
 fn retention_counts_each_sample_from_the_one_before_it() {
-    let mut retention = Retention::create(at(Y2026, 0));
+    let mut retention = Retention::open(0, Y2026, at(Y2026, 0), Duration::ZERO);
     let mut aged = Vec::new();
     for (wall, mono) in [(5, 5), (3, 8), (6, 11), (6, 20), (50, 21)] {
         aged.push(retention.advance(at(Y2026 + wall, mono)));
@@ -55,7 +55,7 @@ fn retention_counts_each_sample_from_the_one_before_it() {
 
 #[test]
 fn a_monotonic_hand_that_goes_back_ages_nothing() {
-    let mut retention = Retention::create(at(Y2026, 500));
+    let mut retention = Retention::open(0, Y2026, at(Y2026, 500), Duration::ZERO);
     assert_eq!(retention.advance(at(Y2026 + 100, 400)), 0);
     assert_eq!(retention.advance(at(Y2026 + 130, 430)), 30);
 }
@@ -87,7 +87,7 @@ fn no_longest_time_offline_means_that_closed_time_ages_nothing() {
 
 #[test]
 fn the_mark_never_falls_while_open() {
-    let mut retention = Retention::create(at(Y2026, 0));
+    let mut retention = Retention::open(0, Y2026, at(Y2026, 0), Duration::ZERO);
     retention.advance(at(Y2026 + YEARS_80, 1));
     assert_eq!(retention.highest_wall_ns(), Y2026 + YEARS_80);
     retention.advance(at(Y2026, 2));
@@ -152,7 +152,7 @@ fn one_life(random: &mut Random) -> u64 {
     let mut truth = Y2026;
     let mut mono = random.below(DAY);
     let mut wall = truth;
-    let mut retention = Retention::create(at(wall, mono));
+    let mut retention = Retention::open(0, wall, at(wall, mono), Duration::ZERO);
     for _ in 0..60 {
         let passed = random.below(3 * DAY);
         truth = plus(truth, passed);

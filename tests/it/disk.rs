@@ -337,9 +337,9 @@ fn after_any_power_loss_each_byte_is_the_durable_one_or_one_written_since() {
             }
             7 => {
                 disk.sync().unwrap();
-                allowed
-                    .iter_mut()
-                    .for_each(|bytes| drop(bytes.drain(..bytes.len() - 1)));
+                for bytes in &mut allowed {
+                    drop(bytes.drain(..bytes.len() - 1));
+                }
             }
             8 => disk = disk.kill(),
             _ => {

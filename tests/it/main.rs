@@ -1,11 +1,13 @@
 //! Features through the public API, in one binary.
-#![cfg(all(feature = "test-util", not(loom)))]
+#![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
 mod clock;
 mod codec;
+mod conditions;
 mod crash;
 mod disk;
 mod keys_order;
 mod machine;
 mod random;
 mod tidy;
+mod values;

@@ -63,6 +63,16 @@ fn imports_follow_the_layer_table() {
 }
 
 #[test]
+fn the_layer_table_is_not_stale() {
+    // To come: the command.
+    const PLANNED: [&str; 1] = ["src/bin/sprag/main.rs"];
+    let mut sources = sources("src");
+    sources.extend(PLANNED.map(|path| Source::new(path, "")));
+    let findings = rules::rows_are_alive(&sources, &layer_table());
+    assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
+}
+
+#[test]
 fn only_the_base_names_redb() {
     must_be_clean("src", rules::base_names_redb);
 }
@@ -226,6 +236,22 @@ fn a_module_without_a_row_is_found() {
         imports_in("src/helpers.rs", "//! head"),
         ["src/helpers.rs:1: module helpers has no row in the layer table"]
     );
+}
+
+#[test]
+fn a_row_without_a_module_is_found() {
+    let table = Table::parse(TABLE).expect("a sound table");
+    let paths = [
+        "src/error.rs",
+        "src/disk/mod.rs",
+        "src/disk/file.rs",
+        "src/engine.rs",
+        "src/lib.rs",
+        "src/bin/sprag.rs",
+    ];
+    let sources = paths.map(|path| Source::new(path, ""));
+    let found = rules::rows_are_alive(&sources, &table);
+    assert_eq!(found, ["the layer table has a row for group, which is no module"]);
 }
 
 #[test]

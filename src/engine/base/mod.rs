@@ -293,8 +293,15 @@ fn drop_ended(ending: &mut Writable<'_>, ends: &mut Writable<'_>, now_ns: u64) -
         over.push(row.map_err(from_redb)?.0.value().to_vec());
     }
     for row in over {
-        if let Some((_, key)) = row.split_at_checked(8) {
-            ending.remove(key).map_err(from_redb)?;
+        if let Some((end, key)) = row.split_at_checked(8) {
+            // A row speaks for the entry it was written with only.
+            let is_its_own = ending
+                .get(key)
+                .map_err(from_redb)?
+                .is_some_and(|guard| guard.value().starts_with(end));
+            if is_its_own {
+                ending.remove(key).map_err(from_redb)?;
+            }
         }
         ends.remove(row.as_slice()).map_err(from_redb)?;
     }

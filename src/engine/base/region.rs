@@ -127,12 +127,7 @@ impl Region {
         beyond.fill(0);
         let end = offset + out.len() as u64;
         for (at, block) in overlay.blocks.range(offset.saturating_sub(BLOCK - 1)..end) {
-            let from = offset.max(*at);
-            let to = end.min(at + BLOCK);
-            if from < to {
-                let target = &mut out[(from - offset) as usize..(to - offset) as usize];
-                target.copy_from_slice(&block[(from - at) as usize..(to - at) as usize]);
-            }
+            copy_overlap(out, offset, block, *at);
         }
         Ok(())
     }
@@ -143,20 +138,17 @@ impl Region {
             return self.disk.write(self.offset + offset, data);
         }
         let mut overlay = self.overlay.lock();
-        let mut done = 0;
-        while done < data.len() {
-            let at = offset + done as u64;
-            let block_at = at / BLOCK * BLOCK;
-            let inside = (at - block_at) as usize;
-            let count = (BLOCK as usize - inside).min(data.len() - done);
-            if !overlay.blocks.contains_key(&block_at) {
-                let block = self.load_block(&overlay, block_at)?;
-                overlay.blocks.insert(block_at, block);
+        let end = offset + data.len() as u64;
+        let mut at = offset / BLOCK * BLOCK;
+        while at < end {
+            if !overlay.blocks.contains_key(&at) {
+                let block = self.load_block(&overlay, at)?;
+                overlay.blocks.insert(at, block);
             }
-            if let Some(block) = overlay.blocks.get_mut(&block_at) {
-                block[inside..inside + count].copy_from_slice(&data[done..done + count]);
+            if let Some(block) = overlay.blocks.get_mut(&at) {
+                copy_overlap(block, at, data, offset);
             }
-            done += count;
+            at += BLOCK;
         }
         Ok(())
     }
@@ -165,7 +157,9 @@ impl Region {
         let len = overlay.len.unwrap_or(self.disk.len()?.saturating_sub(self.offset));
         let mut block = vec![0; BLOCK as usize];
         let there = len.saturating_sub(at).min(BLOCK) as usize;
-        self.read_overlaid(overlay, at, &mut block[..there])?;
+        if let Some(there) = block.get_mut(..there) {
+            self.read_overlaid(overlay, at, there)?;
+        }
         Ok(block)
     }
 
@@ -176,8 +170,10 @@ impl Region {
         }
         let mut overlay = self.overlay.lock();
         overlay.blocks.retain(|at, _| *at < len);
-        if let Some(block) = overlay.blocks.get_mut(&(len / BLOCK * BLOCK)) {
-            block[(len % BLOCK) as usize..].fill(0);
+        // What a later growth shows again is zeros.
+        let cut = overlay.blocks.get_mut(&(len / BLOCK * BLOCK));
+        if let Some(beyond) = cut.and_then(|block| block.get_mut((len % BLOCK) as usize..)) {
+            beyond.fill(0);
         }
         overlay.len = Some(len);
         Ok(())
@@ -196,6 +192,20 @@ impl Region {
     fn sync(&self) -> io::Result<()> {
         self.alive()?;
         if self.is_armed() { self.disk.sync() } else { Ok(()) }
+    }
+}
+
+/// Copies what of `source`, which lies at `source_at`, falls into `target`, which lies at `target_at`.
+fn copy_overlap(target: &mut [u8], target_at: u64, source: &[u8], source_at: u64) {
+    let from = target_at.max(source_at);
+    let to = (target_at + target.len() as u64).min(source_at + source.len() as u64);
+    if from >= to {
+        return;
+    }
+    let place = target.get_mut((from - target_at) as usize..(to - target_at) as usize);
+    let bytes = source.get((from - source_at) as usize..(to - source_at) as usize);
+    if let (Some(place), Some(bytes)) = (place, bytes) {
+        place.copy_from_slice(bytes);
     }
 }
 

@@ -82,6 +82,15 @@ pub fn imports(source: &Source, table: &Table) -> Vec<String> {
     findings
 }
 
+/// Each row of the table is about a module that exists.
+pub fn rows_are_alive(sources: &[Source], table: &Table) -> Vec<String> {
+    let gone = table
+        .modules()
+        .filter(|module| !sources.iter().any(|source| source.module() == *module));
+    gone.map(|module| format!("the layer table has a row for {module}, which is no module"))
+        .collect()
+}
+
 /// What the file names right below the root of the crate, through `crate::` or enough `super::`.
 fn named_from_root(source: &Source) -> Vec<(usize, String)> {
     let code = &source.code;

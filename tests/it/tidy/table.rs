@@ -76,6 +76,11 @@ impl Table {
                 .get(from)
                 .is_some_and(|row| row.may_import.iter().any(|name| name == to))
     }
+
+    /// The modules that have a row.
+    pub fn modules(&self) -> impl Iterator<Item = &str> {
+        self.rows.keys().map(String::as_str)
+    }
 }
 
 fn is_head(cells: &[String]) -> bool {

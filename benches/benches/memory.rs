@@ -1,0 +1,65 @@
+//! The most memory a process has that opens a store of 200 MB with defaults and commits random keys for a minute.
+//!
+//! Each engine works in a process of its own, which then reads its own high-water mark. The table is printed and
+//! written to `target/sprag-bench/memory.json`. `SPRAG_BENCH_DIR` and `SPRAG_BENCH_SECS` as in `commit`.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use sprag_benches::child::{self, Role};
+use sprag_benches::load::Load;
+use sprag_benches::peer::{Failure, SUBJECTS, Subject};
+use sprag_benches::place::{self, Place};
+use sprag_benches::race::Entrant;
+use sprag_benches::report;
+
+/// Enough for a file of more than `FILE_BYTES_MIN`.
+const RECORDS: u64 = 1_800_000;
+const FILE_BYTES_MIN: u64 = 200_000_000;
+const THREADS: usize = 8;
+const SECS: f64 = 60.0;
+
+fn main() -> ExitCode {
+    report::exit(child::role().and_then(|role| match role {
+        Some(role) => work(&role),
+        None => measure(),
+    }))
+}
+
+/// The child: opens, commits, and tells its peak and how many steps it did.
+fn work(role: &Role) -> Result<(), Failure> {
+    let entrant = Entrant::new((role.subject.open)(&role.folder)?, &role.folder);
+    let slice = entrant.run(&Load::new(RECORDS), THREADS, place::seconds(SECS)?)?;
+    let peak = child::peak_memory().ok_or("the system does not tell the peak of memory")?;
+    println!("{peak} {:.0}", slice.rate);
+    Ok(())
+}
+
+fn measure() -> Result<(), Failure> {
+    let target = place::target_folder(env!("CARGO_TARGET_TMPDIR"))?;
+    let place = Place::new(target)?;
+    let figures: Result<Vec<_>, Failure> = SUBJECTS.iter().map(|subject| one(&place, subject)).collect();
+    report::save(target, "memory", &json!({ "subjects": figures? }))
+}
+
+fn one(place: &Place, subject: &Subject) -> Result<serde_json::Value, Failure> {
+    let folder = place.folder(subject.name)?;
+    (subject.fill)(&folder, &Load::new(RECORDS))?;
+    let bytes = place::bytes_of(&folder)?;
+    if bytes < FILE_BYTES_MIN {
+        return Err(format!("the store is too small, bytes={bytes}, bytes_min={FILE_BYTES_MIN}").into());
+    }
+    let output = child::run(subject, &folder)?;
+    let text = String::from_utf8(output.stdout)?;
+    let (Some((peak, rate)), true) = (text.trim().split_once(' '), output.status.success()) else {
+        return Err(format!("the child failed, status={}, output={text:?}", output.status).into());
+    };
+    let (peak, rate): (u64, f64) = (peak.parse()?, rate.parse()?);
+    println!(
+        "{:10} store {:.0} MB, peak memory {:.1} MB, {rate:.0} commits/s",
+        subject.name,
+        bytes as f64 / 1e6,
+        peak as f64 / 1e6
+    );
+    Ok(json!({ "name": subject.name, "store_bytes": bytes, "peak_bytes": peak, "commits_per_second": rate }))
+}

@@ -1,0 +1,98 @@
+//! What the command answers, and what becomes of an answer that cannot be written.
+//!
+//! An answer is written whole or, if something fails before, not at all.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// What the command did to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing: the answer is all there is.
+    Read,
+    /// It changed the store, or found it as it was to be; the answer only says so.
+    Write,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    out: Vec<u8>,
+    work: Work,
+    code: u8,
+}
+
+impl Answer {
+    /// The answer as JSON if asked for, else as text. A newline is added.
+    pub fn new(
+        json: bool,
+        work: Work,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<Answer, Failure> {
+        let mut out = if json {
+            serde_json::to_vec(value)
+                .map_err(|cause| Failure::decode("the answer has no form as JSON").because(&cause))?
+        } else {
+            text().into_bytes()
+        };
+        out.push(b'\n');
+        Ok(Answer { out, work, code: 0 })
+    }
+
+    /// The same answer with another exit code.
+    pub fn with_code(mut self, code: u8) -> Answer {
+        self.code = code;
+        self
+    }
+
+    /// Writes the answer and gives the exit code.
+    pub fn finish(self, json: bool) -> ExitCode {
+        let Err(cause) = write_out(&self.out) else {
+            return ExitCode::from(self.code);
+        };
+        let failure = Failure::io("write the answer to stdout", None, &cause);
+        match self.work {
+            Work::Read => fail(&failure, json),
+            Work::Write => {
+                // What was done stays done, and a caller who is told of an error would do it again.
+                tell(&failure.shown(json));
+                tell(String::from_utf8_lossy(&self.out).trim_end());
+                ExitCode::from(self.code)
+            }
+        }
+    }
+}
+
+/// Shows a failure and gives its exit code.
+pub fn fail(failure: &Failure, json: bool) -> ExitCode {
+    tell(&failure.shown(json));
+    ExitCode::from(failure.code())
+}
+
+fn write_out(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+/// There is nobody left to tell if stderr is closed too.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A wall time as text. Times before 1970, which only a wrong clock gives, as their distance.
+pub fn time_text(time: SystemTime) -> String {
+    // The last second that has a calendar form of four digits.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) if after <= LAST => humantime::format_rfc3339_nanos(time).to_string(),
+        Ok(after) => format!("{}s after 1970", after.as_secs()),
+        Err(before) => format!("{}s before 1970", before.duration().as_secs()),
+    }
+}

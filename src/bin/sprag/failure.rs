@@ -1,0 +1,204 @@
+//! Why the command failed: a kind, a message, its causes, and the exit code.
+//!
+//! Owns which kind of error gives which code; [`args`](crate::args) says the same to users.
+
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use sprag::{ErrorKind, Found};
+
+use crate::answer::time_text;
+
+/// A failure as it is shown. Serialises as the inside of the `error` object.
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    kind: &'static str,
+    message: String,
+    causes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<FoundRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remembered: Option<FirstDelivery>,
+    #[serde(skip)]
+    code: u8,
+}
+
+/// What a condition or a transition found instead; null where there is no record or no state.
+#[derive(Debug, Serialize)]
+struct FoundRecord {
+    version: Option<u64>,
+    state: Option<String>,
+}
+
+/// When the other request came that a remembered key belongs to.
+#[derive(Debug, Serialize)]
+struct FirstDelivery {
+    first_at: String,
+}
+
+#[derive(Serialize)]
+struct Enclosed<'a> {
+    error: &'a Failure,
+}
+
+impl Failure {
+    fn new(kind: &'static str, code: u8, message: impl Into<String>) -> Failure {
+        Failure {
+            kind,
+            message: message.into(),
+            causes: Vec::new(),
+            found: None,
+            remembered: None,
+            code,
+        }
+    }
+
+    /// The arguments are no command.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::new("usage", 2, message)
+    }
+
+    /// The arguments are a command that makes no sense here.
+    pub fn invalid(message: impl Into<String>) -> Failure {
+        Failure::new("invalid", 2, message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Failure {
+        Failure::new("too_large", 2, message)
+    }
+
+    /// The file has the table, and it is not what the arguments say.
+    pub fn schema(message: impl Into<String>) -> Failure {
+        Failure::new("schema", 6, message)
+    }
+
+    /// A stored value is not what its table says.
+    pub fn decode(message: impl Into<String>) -> Failure {
+        Failure::new("decode", 6, message)
+    }
+
+    pub fn no_table(table: &str) -> Failure {
+        Failure::new("no_table", 4, format!("there is no such table, table={table}"))
+    }
+
+    pub fn no_record(table: &str, key: &str) -> Failure {
+        Failure::new(
+            "no_record",
+            4,
+            format!("there is no such record, table={table}, key={key}"),
+        )
+    }
+
+    pub fn conflict(found: &Found) -> Failure {
+        let message = match found.version() {
+            Some(version) => format!("the condition does not hold, found_version={version}"),
+            None => "the condition does not hold: there is no such record".to_owned(),
+        };
+        Failure::new("conflict", 3, message).with_found(found)
+    }
+
+    pub fn refused(why: sprag::Why, found: &Found) -> Failure {
+        let state = found.state().unwrap_or("none");
+        let message = format!("the transition is refused, why={why}, found_state={state}");
+        Failure::new("refused", 3, message).with_found(found)
+    }
+
+    /// Reading or writing something other than the store. `path` names it if it is a file.
+    pub fn io(doing: &str, path: Option<&Path>, cause: &io::Error) -> Failure {
+        let (kind, code) = match cause.kind() {
+            io::ErrorKind::NotFound => ("not_found", 4),
+            _ => ("io", 7),
+        };
+        let message = match path {
+            Some(path) => format!("cannot {doing}, path={}", path.display()),
+            None => format!("cannot {doing}"),
+        };
+        Failure::new(kind, code, message).because(cause)
+    }
+
+    /// A process of the demo did something that no delivery does.
+    pub fn child(message: impl Into<String>) -> Failure {
+        Failure::new("io", 7, message)
+    }
+
+    /// The same failure with its cause, and the causes of that.
+    pub fn because(mut self, cause: &dyn std::error::Error) -> Failure {
+        let mut next = Some(cause);
+        while let Some(cause) = next {
+            self.causes.push(cause.to_string());
+            next = cause.source();
+        }
+        self
+    }
+
+    fn with_found(mut self, found: &Found) -> Failure {
+        let version = found.version().map(sprag::Version::get);
+        self.found = Some(FoundRecord {
+            version,
+            state: found.state().map(str::to_owned),
+        });
+        self
+    }
+
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// As text with a line for each cause, or as one line of JSON.
+    pub fn shown(&self, json: bool) -> String {
+        if json {
+            // Texts and numbers only: this does not fail.
+            return serde_json::to_string(&Enclosed { error: self }).unwrap_or_default();
+        }
+        let mut text = format!("sprag: {}: {}", self.kind.replace('_', " "), self.message);
+        for cause in &self.causes {
+            text.push_str("\n  caused by: ");
+            text.push_str(cause);
+        }
+        if self.code == 8 {
+            text.push_str("\n  whether it was applied is not known: call again, with the same --once if there was one");
+        }
+        text
+    }
+}
+
+impl From<sprag::Error> for Failure {
+    fn from(error: sprag::Error) -> Failure {
+        let (kind, code) = name_and_code(error.kind());
+        let mut failure = Failure::new(kind, code, error.to_string());
+        if let Some(cause) = std::error::Error::source(&error) {
+            failure = failure.because(cause);
+        }
+        if let Some(remembered) = error.remembered() {
+            failure.remembered = Some(FirstDelivery {
+                first_at: time_text(remembered.first_at()),
+            });
+        }
+        failure
+    }
+}
+
+fn name_and_code(kind: ErrorKind) -> (&'static str, u8) {
+    match kind {
+        ErrorKind::TooLarge => ("too_large", 2),
+        ErrorKind::Invalid => ("invalid", 2),
+        ErrorKind::Conflict => ("conflict", 3),
+        ErrorKind::Mismatch => ("mismatch", 3),
+        ErrorKind::TooOld => ("too_old", 3),
+        ErrorKind::NotFound => ("not_found", 4),
+        ErrorKind::Busy => ("busy", 5),
+        ErrorKind::NotAStore => ("not_a_store", 6),
+        ErrorKind::NewerFormat => ("newer_format", 6),
+        ErrorKind::Corrupt => ("corrupt", 6),
+        ErrorKind::Schema => ("schema", 6),
+        ErrorKind::Decode => ("decode", 6),
+        ErrorKind::Full => ("full", 7),
+        ErrorKind::ReadOnly => ("read_only", 7),
+        ErrorKind::Io => ("io", 7),
+        ErrorKind::Closed => ("closed", 7),
+        ErrorKind::InDoubt => ("in_doubt", 8),
+        // A kind that came after this command: not applied is the one thing that must not be claimed.
+        _ => ("unknown", 8),
+    }
+}

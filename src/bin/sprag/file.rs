@@ -1,0 +1,149 @@
+//! `init`, `stats`, `clock reset`: the file as a whole.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use sprag::{Options, Stats, Store, TableInfo};
+
+use crate::answer::{Answer, Work, time_text};
+use crate::args::InitArgs;
+use crate::failure::Failure;
+
+/// Opens a store that must exist.
+pub fn open(file: &Path, wait: Option<Duration>) -> Result<Store, Failure> {
+    Ok(Options::new().wait(wait.unwrap_or(Duration::ZERO)).open(file)?)
+}
+
+#[derive(Serialize)]
+struct Created {
+    outcome: &'static str,
+    file: String,
+}
+
+pub fn init(args: &InitArgs, json: bool) -> Result<Answer, Failure> {
+    let mut options = Options::new();
+    if let Some(bytes) = args.log_half {
+        options = options.log_half_bytes(bytes);
+    }
+    options.create_new(&args.file)?;
+    let created = Created {
+        outcome: "created",
+        file: args.file.display().to_string(),
+    };
+    Answer::new(json, Work::Write, &created, || format!("created file={}", created.file))
+}
+
+#[derive(Serialize)]
+struct Reset {
+    outcome: &'static str,
+    highest_wall: String,
+}
+
+pub fn reset_clock(store: &Store, json: bool) -> Result<Answer, Failure> {
+    store.reset_clock()?;
+    let highest_wall = wall_text(store.stats()?.highest_wall_ns);
+    let reset = Reset {
+        outcome: "applied",
+        highest_wall,
+    };
+    Answer::new(json, Work::Write, &reset, || {
+        format!("applied highest_wall={}", reset.highest_wall)
+    })
+}
+
+/// The figures; those that count begin at this open.
+#[derive(Serialize)]
+struct ShownStats {
+    file: String,
+    file_bytes: u64,
+    sequence: u64,
+    log_half_bytes: u64,
+    log_used_bytes: u64,
+    retention_ns: u64,
+    highest_wall_ns: i64,
+    highest_wall: String,
+    tables: Vec<ShownTable>,
+}
+
+#[derive(Serialize)]
+struct ShownTable {
+    name: String,
+    key: String,
+    codec: String,
+    machine: Option<String>,
+    states: Vec<String>,
+}
+
+impl ShownTable {
+    fn new(info: &TableInfo) -> ShownTable {
+        let machine = info.machine();
+        ShownTable {
+            name: info.name().to_owned(),
+            key: info.key_kind().to_string(),
+            codec: info.codec().to_string(),
+            machine: machine.map(|machine| machine.name().to_owned()),
+            states: machine.map(|machine| machine.states().to_vec()).unwrap_or_default(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let ShownTable { name, key, codec, .. } = self;
+        let mut text = format!("table {name:?} key={key} codec={codec}");
+        if let Some(machine) = &self.machine {
+            text.push_str(&format!(" machine={machine} states={}", self.states.join(",")));
+        }
+        text
+    }
+}
+
+pub fn stats(store: &Store, file: &Path, json: bool) -> Result<Answer, Failure> {
+    let tables = store.read(|tx| tx.tables())?;
+    let Stats {
+        sequence,
+        log_half_bytes,
+        log_used_bytes,
+        retention_ns,
+        highest_wall_ns,
+        ..
+    } = store.stats()?;
+    let about =
+        std::fs::metadata(file).map_err(|cause| Failure::io("ask for the length of the file", Some(file), &cause))?;
+    let shown = ShownStats {
+        file: file.display().to_string(),
+        file_bytes: about.len(),
+        sequence,
+        log_half_bytes,
+        log_used_bytes,
+        retention_ns,
+        highest_wall_ns,
+        highest_wall: wall_text(highest_wall_ns),
+        tables: tables.iter().map(ShownTable::new).collect(),
+    };
+    Answer::new(json, Work::Read, &shown, || stats_text(&shown))
+}
+
+fn stats_text(shown: &ShownStats) -> String {
+    let retention = humantime::format_duration(Duration::from_nanos(shown.retention_ns));
+    let mut lines = vec![
+        format!("file {}", shown.file),
+        format!("file_bytes {}", shown.file_bytes),
+        format!("sequence {}", shown.sequence),
+        format!("log_half_bytes {}", shown.log_half_bytes),
+        format!("log_used_bytes {}", shown.log_used_bytes),
+        format!("retention {retention}"),
+        format!("highest_wall {}", shown.highest_wall),
+    ];
+    lines.extend(shown.tables.iter().map(ShownTable::text));
+    lines.join("\n")
+}
+
+fn wall_text(ns: i64) -> String {
+    let distance = Duration::from_nanos(ns.unsigned_abs());
+    let time = if ns < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    };
+    time_text(time.unwrap_or(SystemTime::UNIX_EPOCH))
+}

@@ -1,0 +1,74 @@
+//! The command `sprag`: looks at a store and changes it from a shell, and shows what a store is for.
+//!
+//! Uses the public interface only. Owns words, forms and exit codes of the command; decides nothing about records.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod answer;
+mod args;
+mod demo;
+mod failure;
+mod file;
+mod json;
+mod records;
+mod value;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use answer::Answer;
+use args::{Cli, ClockCommand, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refused) => return not_a_command(&refused),
+    };
+    match run(&cli) {
+        Ok(answer) => answer.finish(cli.json),
+        Err(failure) => answer::fail(&failure, cli.json),
+    }
+}
+
+fn run(cli: &Cli) -> Result<Answer, Failure> {
+    let json = cli.json;
+    let open = |file| file::open(file, cli.wait);
+    match &cli.command {
+        Command::Demo { file } => demo::run(file.as_deref(), json),
+        Command::Init(args) => file::init(args, json),
+        Command::Get(args) => records::get(&open(&args.place.file)?, args, json),
+        Command::Put(args) => {
+            let input = value::Input::read(args)?;
+            records::put(&open(&args.place.file)?, args, input, json)
+        }
+        Command::Delete(args) => records::delete(&open(&args.place.file)?, args, json),
+        Command::Transition(args) => records::transition(&open(&args.place.file)?, args, json),
+        Command::Stats { file } => file::stats(&open(file)?, file, json),
+        Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
+        Command::DemoDelivery { file, technique, key } => demo::deliver_and_exit(file, technique, key),
+    }
+}
+
+/// Help and version are answers; all else is a usage error. The arguments could not be read, so whether JSON is wanted is
+/// seen by the flag alone.
+fn not_a_command(refused: &clap::Error) -> ExitCode {
+    let json = std::env::args_os()
+        .skip(1)
+        .take_while(|arg| arg != "--")
+        .any(|arg| arg == "--json");
+    if refused.exit_code() == 0 {
+        return match refused.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(cause) => answer::fail(&Failure::io("write the help to stdout", None, &cause), json),
+        };
+    }
+    if json {
+        let text = refused.to_string();
+        let message = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
+        return answer::fail(&Failure::usage(message.trim_end()), true);
+    }
+    // There is nobody left to tell if stderr is closed too.
+    let _ = refused.print();
+    ExitCode::from(Failure::usage("").code())
+}
