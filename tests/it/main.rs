@@ -3,10 +3,12 @@
 
 mod clock;
 mod codec;
+mod common;
 mod conditions;
 mod disk;
 mod keys_order;
 mod machine;
 mod random;
+mod techniques;
 mod tidy;
 mod values;
