@@ -108,6 +108,7 @@ impl Catalog {
             return Ok(Some(info));
         }
         let declared = table.declared()?;
+        check_name(&declared.name)?;
         let Some((info, bytes)) = load(txn, &declared.name)? else {
             return Ok(None);
         };
