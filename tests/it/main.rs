@@ -10,6 +10,7 @@ mod disk;
 mod keys_order;
 mod machine;
 mod random;
+mod schema;
 mod techniques;
 mod tidy;
 mod values;
