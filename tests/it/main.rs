@@ -1,6 +1,7 @@
 //! Features through the public API, in one binary.
 #![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
+mod bad_files;
 mod bad_input;
 mod clock;
 mod codec;
