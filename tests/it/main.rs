@@ -4,6 +4,7 @@
 mod bad_files;
 mod bad_input;
 mod clock;
+mod closing;
 mod codec;
 mod common;
 mod conditions;
