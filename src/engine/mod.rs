@@ -85,7 +85,7 @@ struct Stage {
 }
 
 /// The two readings of time that one transaction uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Now {
     /// Never early: what remembered keys end by, in nanoseconds.
     pub(crate) retention_ns: u64,

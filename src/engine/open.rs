@@ -13,6 +13,7 @@ use super::log::{Half, Level, LogEnv, Mark, Position};
 use super::memory::Memory;
 use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
+use super::view::View;
 use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
 use crate::clock::{Clock, Retention, Sample, Schedule};
@@ -76,11 +77,15 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     base.close()
 }
 
-/// Opens the store that the disk holds.
+/// Opens the store that the disk holds, if `judge` accepts its newest state.
 ///
 /// # Errors
-/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, and `Io`; the disk is unchanged then.
-pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
+/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `Io`; the disk is unchanged then.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    settings: &Settings,
+    judge: impl FnOnce(Arc<View>) -> Result<()>,
+) -> Result<Engine> {
     let superblock = read_superblock(&*disk)?;
     let halves = read_halves(&*disk, &superblock)?;
     let disk = Arc::new(Watched::new(disk));
@@ -89,16 +94,27 @@ pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
     let runs = recovery::follow(superblock.salt(), &halves, applied)?;
     let life = u64::from_le_bytes(random()?);
 
-    rewrite_accepted(&*disk, &superblock, &halves, &runs)?;
-    base.arm()?;
-
     let end = runs.last().map_or(applied, |run| run.last);
     let sample = settings.clock.sample();
     let retention = Retention::open(end.retention_ns, end.highest_wall_ns, sample, settings.max_offline);
     let head = head_of_block(&halves, &runs);
+    let accepted: Vec<(Half, usize)> = runs.iter().map(|run| (run.half, run.len)).collect();
     let core = build(
-        disk, superblock, base, runs, applied, head, life, retention, sample, settings,
+        disk.clone(),
+        superblock,
+        base,
+        runs,
+        applied,
+        head,
+        life,
+        retention,
+        sample,
+        settings,
     )?;
+    judge(core.shared.published())?;
+
+    rewrite_accepted(&*disk, &superblock, &halves, &accepted)?;
+    core.base.arm()?;
     start(core)
 }
 
@@ -227,12 +243,17 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
-fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
-    for run in runs {
-        let accepted = bytes_of(halves, run.half).get(..run.len).unwrap_or_default();
-        write(disk, run.half.begins(superblock.log_half_bytes), accepted)?;
+fn rewrite_accepted(
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    halves: &[(Half, Vec<u8>)],
+    accepted: &[(Half, usize)],
+) -> Result<()> {
+    for (half, len) in accepted {
+        let bytes = bytes_of(halves, *half).get(..*len).unwrap_or_default();
+        write(disk, half.begins(superblock.log_half_bytes), bytes)?;
     }
-    if runs.is_empty() {
+    if accepted.is_empty() {
         return Ok(());
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))

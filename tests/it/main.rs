@@ -3,8 +3,12 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+mod bad_files;
+mod bad_input;
 mod clock;
+mod closing;
 mod codec;
+mod common;
 mod conditions;
 mod crash;
 mod consume;
@@ -14,5 +18,7 @@ mod disk;
 mod keys_order;
 mod machine;
 mod random;
+mod schema;
+mod techniques;
 mod tidy;
 mod values;
