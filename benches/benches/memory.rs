@@ -29,7 +29,7 @@ fn main() -> ExitCode {
 /// The child: opens, commits, and tells its peak and how many steps it did.
 fn work(role: &Role) -> Result<(), Failure> {
     let entrant = Entrant::new((role.subject.open)(&role.folder)?, &role.folder);
-    let slice = entrant.run(&Load::new(RECORDS), THREADS, place::seconds(SECS)?)?;
+    let slice = entrant.run(&Load::new(RECORDS), THREADS, place::seconds("SPRAG_BENCH_SECS", SECS)?)?;
     let peak = child::peak_memory().ok_or("the system does not tell the peak of memory")?;
     println!("{peak} {:.0}", slice.rate);
     Ok(())
