@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::peer::Failure;
+use crate::place;
 use crate::race::Entrant;
 
 /// Median with the extremes.
@@ -75,6 +76,8 @@ pub struct Verdict {
     pub found: Option<Spread>,
     /// Whether the median reaches it. What was not measured is missed.
     pub met: bool,
+    /// Whether others took so much of the processors meanwhile that the figure says little.
+    pub busy: bool,
 }
 
 impl Target {
@@ -91,10 +94,13 @@ impl Target {
             Goal::OfFloor(least) | Goal::OfSqlite(least) => found.median >= least,
             Goal::LogBytesBelow(bound) => found.median < bound,
         });
+        let others = heat.and_then(|heat| heat.others);
+        let busy = others.is_some_and(|others| others.median > place::BUSY);
         Verdict {
             target: self,
             found,
             met,
+            busy,
         }
     }
 }
@@ -112,8 +118,9 @@ impl Verdict {
             (Some(_), true) => "met",
             (Some(_), false) => "MISSED",
         };
+        let doubt = if self.busy { ", but the machine was busy" } else { "" };
         let found = self.found.map_or("-".to_owned(), |found| found.show(2));
-        format!("{:2} threads, {wanted}: {found} {word}", self.target.threads)
+        format!("{:2} threads, {wanted}: {found} {word}{doubt}", self.target.threads)
     }
 
     /// The same for scripts.
@@ -129,6 +136,7 @@ impl Verdict {
             "bound": bound,
             "found": self.found.map(Spread::json),
             "met": self.met,
+            "busy": self.busy,
         })
     }
 }

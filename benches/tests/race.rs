@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sprag_benches::load::{Contents, Load, Step};
 use sprag_benches::peer::{Failure, Peer};
-use sprag_benches::race::{Entrant, Slice, race};
+use sprag_benches::race::{Entrant, Pace, Slice, race};
 use sprag_benches::report::{Goal, Heat, Spread, Target};
 
 const RECORDS: u64 = 100_000;
@@ -70,13 +70,12 @@ fn ran(name: &'static str, lazy: Lazy, threads: usize) -> (Vec<Entrant>, Result<
         steps: Mutex::default(),
     };
     let mut entrants = vec![Entrant::new(Box::new(paper), std::path::Path::new("."))];
-    let outcome = race(
-        &mut entrants,
-        &Load::new(RECORDS),
-        threads,
-        3,
-        Duration::from_millis(20),
-    );
+    let pace = Pace {
+        rounds: 3,
+        slice: Duration::from_millis(20),
+        patience: Duration::ZERO,
+    };
+    let outcome = race(&mut entrants, &Load::new(RECORDS), threads, pace);
     (entrants, outcome)
 }
 

@@ -161,9 +161,11 @@ impl Engine {
     pub(crate) fn figures(&self) -> Result<Figures> {
         self.core.alive()?;
         let core = &self.core;
-        let (sequence, log_used_bytes) = {
+        // Both under the writer lock, so that a freeze lies before or after this look and never inside of it.
+        let (sequence, log_used_bytes, checkpoint_pending) = {
             let stage = core.stage.lock();
-            (stage.mark.sequence, stage.mark.position.used)
+            let Position { used, .. } = stage.mark.position;
+            (stage.mark.sequence, used, core.shared.frozen().is_some())
         };
         let retention = core.retention.lock();
         let counters = &core.group.env().counters;
@@ -173,7 +175,7 @@ impl Engine {
             hand_overs: counters.hand_overs.load(Ordering::Relaxed),
             log_bytes: counters.bytes.load(Ordering::Relaxed),
             checkpoints: core.checkpoints.load(Ordering::Relaxed),
-            checkpoint_pending: core.shared.frozen().is_some(),
+            checkpoint_pending,
             log_half_bytes: core.superblock.log_half_bytes,
             log_used_bytes,
             retention_ns: retention.now_ns(),
