@@ -84,8 +84,13 @@ fn next_page(feed: &mut BufReader<File>, limit: usize) -> Result<(Vec<Message>, 
         line.clear();
         feed.read_line(&mut line)?;
         let Some(message) = line.strip_suffix('\n') else { break };
-        let (id, amount) = message.split_once(' ').ok_or_else(|| format!("not a message, line={message:?}"))?;
-        messages.push(Message { id: id.to_owned(), amount: amount.parse()? });
+        let (id, amount) = message
+            .split_once(' ')
+            .ok_or_else(|| format!("not a message, line={message:?}"))?;
+        messages.push(Message {
+            id: id.to_owned(),
+            amount: amount.parse()?,
+        });
         bytes += line.len() as u64;
     }
     Ok((messages, bytes))

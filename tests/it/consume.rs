@@ -16,17 +16,34 @@ fn example() -> PathBuf {
     let mut features = vec!["json"];
     features.extend(cfg!(feature = "cli").then_some("cli"));
     features.extend(cfg!(feature = "test-util").then_some("test-util"));
-    features.extend(cfg!(feature = "bench-internals").then_some("bench-internals"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--offline", "--example", "consume", "--message-format", "json-render-diagnostics"]);
-    cargo.arg("--features").arg(features.join(",")).arg("--target-dir").arg(target);
+    cargo.args([
+        "build",
+        "--quiet",
+        "--offline",
+        "--example",
+        "consume",
+        "--message-format",
+        "json-render-diagnostics",
+    ]);
+    cargo
+        .arg("--features")
+        .arg(features.join(","))
+        .arg("--target-dir")
+        .arg(target);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit()).output().expect("cargo runs");
+    let built = cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
     assert!(built.status.success(), "the example does not build");
     let messages = String::from_utf8(built.stdout).expect("messages of cargo are text");
-    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let artifacts = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let mut programs = artifacts.filter_map(|artifact| artifact["executable"].as_str().map(PathBuf::from));
     programs.next().expect("cargo names the program")
 }
@@ -61,13 +78,21 @@ fn totals_by_position(feed: &Path) -> HashMap<u64, u64> {
 }
 
 fn fact(line: &str, name: &str) -> Option<u64> {
-    line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(|text| text.parse().expect("a number"))
+    line.split(' ')
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        .map(|text| text.parse().expect("a number"))
 }
 
 /// Runs the example and kills it once it said `pages` lines. Gives its last line; `None` of `pages` lets it end.
 fn run(program: &Path, store: &Path, feed: &Path, pages: Option<usize>, totals: &HashMap<u64, u64>) -> String {
     let mut command = Command::new(program);
-    let mut child = command.arg(store).arg(feed).arg("7").stdout(Stdio::piped()).spawn().expect("the example starts");
+    let mut child = command
+        .arg(store)
+        .arg(feed)
+        .arg("7")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example starts");
     let out = BufReader::new(child.stdout.take().expect("its stdout"));
     let mut last = String::new();
     for line in out.lines().take(pages.unwrap_or(usize::MAX)) {
@@ -109,9 +134,15 @@ fn a_reader_that_is_killed_and_started_again_ends_at_the_exact_total() {
     for pages in [1, 2, 5, 1, 11, 3, 20, 1, 8, 13] {
         let last = run(&program, &store, &feed, Some(pages), &totals);
         let position = fact(&last, "position").expect("it was killed before its end");
-        assert!(position > reached, "it went on behind what was committed, position={position}, reached={reached}");
+        assert!(
+            position > reached,
+            "it went on behind what was committed, position={position}, reached={reached}"
+        );
         reached = left_behind(&store, &totals);
-        assert!(reached >= position, "what was said is committed, position={position}, reached={reached}");
+        assert!(
+            reached >= position,
+            "what was said is committed, position={position}, reached={reached}"
+        );
     }
     assert_eq!(run(&program, &store, &feed, None, &totals), "done total=500500");
     // Started once more, it finds nothing to do.

@@ -27,7 +27,10 @@ struct Row {
 }
 
 fn sprag(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sprag")).args(args).output().expect("the command starts")
+    Command::new(env!("CARGO_BIN_EXE_sprag"))
+        .args(args)
+        .output()
+        .expect("the command starts")
 }
 
 fn text_of(path: &Path) -> &str {
@@ -79,20 +82,38 @@ fn the_demo_ends_at_140_and_version_8_and_the_file_says_the_same() {
     assert_eq!(output.status.code(), Some(0));
     let report: Report = serde_json::from_slice(&output.stdout).expect("the object of the demo");
     assert_eq!(report.file, file);
-    let shown: Vec<_> =
-        report.rows.iter().map(|row| (row.technique.as_str(), row.deliveries.as_str(), row.after, row.version)).collect();
+    let shown: Vec<_> = report
+        .rows
+        .iter()
+        .map(|row| (row.technique.as_str(), row.deliveries.as_str(), row.after, row.version))
+        .collect();
     assert_eq!(shown, ROWS);
 
     for row in &report.rows {
-        assert_eq!((row.before, row.expected, row.as_expected), (100, row.after, true), "{row:?}");
+        assert_eq!(
+            (row.before, row.expected, row.as_expected),
+            (100, row.after, true),
+            "{row:?}"
+        );
         if row.deliveries == "kill" {
-            assert!(row.absent >= 3 && row.present >= 3 && row.absent + row.present >= 20, "{row:?}");
+            assert!(
+                row.absent >= 3 && row.present >= 3 && row.absent + row.present >= 20,
+                "{row:?}"
+            );
         } else {
             assert_eq!((row.absent, row.present), (0, 0), "{row:?}");
         }
-        let key = if row.deliveries == "kill" { "kill 1" } else { &row.deliveries };
+        let key = if row.deliveries == "kill" {
+            "kill 1"
+        } else {
+            &row.deliveries
+        };
         let output = sprag(&["get", file, &row.technique, key, "--json"]);
-        let state = if row.technique == "state machine" { "\"shipped\"" } else { "null" };
+        let state = if row.technique == "state machine" {
+            "\"shipped\""
+        } else {
+            "null"
+        };
         let expected = format!(
             "{{\"table\":\"{}\",\"key\":\"{key}\",\"version\":{},\"state\":{state},\"value\":{}}}\n",
             row.technique, row.version, row.after
@@ -101,7 +122,10 @@ fn the_demo_ends_at_140_and_version_8_and_the_file_says_the_same() {
         assert_eq!(output.status.code(), Some(0));
     }
     let output = sprag(&["get", file, "remembered key", "11", "--long"]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "version 8\nstate none\nvalue 140\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "version 8\nstate none\nvalue 140\n"
+    );
 }
 
 /// A file that is there stays as it is.
@@ -129,7 +153,9 @@ fn the_demo_without_a_file_names_the_one_it_made() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("Every row is as expected.\n"), "{text}");
     let folders: Vec<_> = std::fs::read_dir(dir.path()).expect("the folder").collect();
-    let [Ok(folder)] = folders.as_slice() else { panic!("one folder, folders={folders:?}") };
+    let [Ok(folder)] = folders.as_slice() else {
+        panic!("one folder, folders={folders:?}")
+    };
     let file = folder.path().join("demo.sprag");
     assert!(text.contains(text_of(&file)), "{text}");
     assert_eq!(sprag(&["get", text_of(&file), "set", "3"]).stdout, b"140\n");

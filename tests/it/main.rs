@@ -1,17 +1,17 @@
 //! Features through the public API, in one binary.
 #![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
-#[cfg(feature = "cli")]
-mod cli;
 mod bad_files;
 mod bad_input;
+#[cfg(feature = "cli")]
+mod cli;
 mod clock;
 mod closing;
 mod codec;
 mod common;
 mod conditions;
-mod crash;
 mod consume;
+mod crash;
 #[cfg(feature = "cli")]
 mod demo;
 mod disk;

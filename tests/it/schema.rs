@@ -307,9 +307,9 @@ fn a_table_that_a_failed_write_made_is_not_there() {
     store.put(Table::<str, u64>::new("t"), "a", &1).expect("written");
 }
 
-fn breaks<S: State>(rule: &str)
+fn breaks<S>(rule: &str)
 where
-    S: StateOf<Value = S>,
+    S: State + StateOf<Value = S>,
 {
     let store = Store::in_memory().expect("a store");
     let table = Table::<u64, u64, S>::new("broken");
