@@ -222,8 +222,8 @@ pub fn doors(source: &Source) -> Vec<String> {
         ),
         (
             &["thread", "::", "sleep"],
-            &["src/disk/file"],
-            "only the wait for the lock of another process sleeps",
+            &["src/disk/file", "src/bin/sprag/demo/kill"],
+            "only the wait for the lock of another process sleeps, and the demo before it kills one",
         ),
         (
             &["fs", "::"],
