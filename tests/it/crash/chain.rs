@@ -46,6 +46,8 @@ pub struct Chain<'a> {
     disk: SimDisk,
     past: Past,
     crashes: u64,
+    /// Behind the end lie frames of the same lap, with which the next ones may line up.
+    dead_ahead: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -82,6 +84,7 @@ impl<'a> Chain<'a> {
             disk: disk.kill(),
             past,
             crashes: 0,
+            dead_ahead: false,
         };
         while chain.crashes < CRASHES {
             chain.live();
@@ -92,22 +95,16 @@ impl<'a> Chain<'a> {
     fn live(&mut self) {
         let ledger = Arc::new(Ledger::new(self.past.clone(), self.mode.level == Level::Sync));
         let threads = 1 + self.dice.below(self.mode.threads_max);
-        let (target, passing) = self.target(threads, true);
-        let trap = Trap::new(
-            target,
-            passing,
-            self.dice.split(),
-            Arc::clone(&ledger),
-            self.layout,
-            threads > 1,
-        );
+        let background = self.dice.below(100) < self.mode.background_percent;
+        let target = self.target(threads, true);
+        let holds = (threads > 1, background);
+        let trap = Trap::new(target, holds, self.dice.split(), Arc::clone(&ledger), self.layout);
         let trap = Arc::new(trap);
         let watching = Arc::clone(&trap);
         self.disk.on_event(move |event, disk| watching.meet(event, disk));
         if self.mode.faults {
             self.arm_faults();
         }
-        let background = self.dice.below(100) < self.mode.background_percent;
         match options(self.mode, background, &self.clock).open_on(Arc::new(self.disk.clone())) {
             Ok(store) => self.work(store, &trap, threads),
             Err(_) if trap.fired() => {}
@@ -127,13 +124,16 @@ impl<'a> Chain<'a> {
     /// What is to be hit, and how many such calls pass before.
     fn target(&mut self, threads: u64, with_open: bool) -> (Target, u64) {
         let per_half = HALF_BYTES / (self.pad as u64 + 350);
+        if self.dead_ahead && self.dice.one_in(2) {
+            return (Target::Log, 1 + self.dice.below(2));
+        }
         match self.dice.below(20) {
             0..=2 if with_open => (Target::Open, self.dice.below(7)),
             0..=4 => (Target::HalfStart, self.dice.below(3)),
             5..=9 => (Target::Base, self.dice.below(60)),
             10 => (Target::Rest, 0),
-            11..=14 if threads > 1 => (Target::Group, self.dice.below(4)),
-            11..=15 => (Target::Log, self.dice.below(3)),
+            11..=15 if threads > 1 => (Target::Group, self.dice.below(4)),
+            11..=14 => (Target::Log, self.dice.below(3)),
             _ => (Target::Log, self.dice.below(per_half + per_half / 2)),
         }
     }
@@ -174,8 +174,7 @@ impl<'a> Chain<'a> {
             Err(_) if self.disk.faults_fired() > 0 => return trap.rest(&self.disk),
             Err(what) => panic!("{what}, {}", self.label()),
         }
-        let (target, passing) = self.target(threads, false);
-        trap.retarget(target, passing);
+        trap.retarget(self.target(threads, false));
         trap.watch(Some(store.clone()));
         trap.enter(Phase::Run);
         self.commit(&store, trap, threads);
@@ -231,18 +230,23 @@ impl<'a> Chain<'a> {
     /// Judges every image of a crash, and goes on with one of them.
     fn judge(&mut self, capture: Capture) {
         let on = self.dice.below(capture.images.len() as u64) as usize;
+        let mut next = None;
+        self.dead_ahead = false;
         for (at, image) in capture.images.iter().enumerate() {
             let digest = digest(&image.disk, image.killed);
             let past = after(&capture.past, image.killed);
             let number = self.judge_one(image, &past);
+            let kinds = self.kinds(&capture, image, number);
             if self.crashes >= CRASHES_MIN {
-                self.tally.add(digest, &self.kinds(&capture, image, number));
+                self.tally.add(digest, &kinds);
             }
-            if at == on {
-                self.disk = image.disk.clone();
-                self.past = past;
+            let dead = kinds.contains(&Kind::Dead);
+            if dead || (at == on && !self.dead_ahead) {
+                self.dead_ahead = dead;
+                next = Some((image.disk.clone(), past));
             }
         }
+        (self.disk, self.past) = next.unwrap();
     }
 
     /// Opens a copy of the image, compares, commits once more and sometimes closes and opens again.

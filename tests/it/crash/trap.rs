@@ -11,7 +11,7 @@ use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::work;
 
-/// Images taken at one moment.
+/// Images taken at one moment; of a write of several frames twice as many, since it can be torn in more ways.
 const IMAGES: usize = 3;
 
 /// What a store is doing.
@@ -71,8 +71,10 @@ pub struct Trap {
     phase: AtomicU8,
     pub ledger: Arc<Ledger>,
     layout: Layout,
-    /// Others may stage while a sync is held back.
-    holds: bool,
+    /// Others may stage while a sync of the log is held back.
+    holds_log: bool,
+    /// Others may commit while a checkpoint is held back.
+    holds_base: bool,
     store: Mutex<Option<Store>>,
 }
 
@@ -84,7 +86,9 @@ struct State {
 }
 
 impl Trap {
-    pub fn new(target: Target, passing: u64, dice: Dice, ledger: Arc<Ledger>, layout: Layout, holds: bool) -> Trap {
+    pub fn new(target: (Target, u64), holds: (bool, bool), dice: Dice, ledger: Arc<Ledger>, layout: Layout) -> Trap {
+        let (target, passing) = target;
+        let (holds_log, holds_base) = holds;
         let state = State {
             target,
             passing,
@@ -97,7 +101,8 @@ impl Trap {
             phase: AtomicU8::new(Phase::Open as u8),
             ledger,
             layout,
-            holds,
+            holds_log,
+            holds_base,
             store: Mutex::new(None),
         }
     }
@@ -128,7 +133,7 @@ impl Trap {
     }
 
     /// An open went by without the trap being sprung.
-    pub fn retarget(&self, target: Target, passing: u64) {
+    pub fn retarget(&self, (target, passing): (Target, u64)) {
         let mut state = self.lock();
         if state.target == Target::Open {
             state.target = target;
@@ -142,9 +147,8 @@ impl Trap {
             return;
         }
         let to_log = self.is_log(event);
-        if self.holds && to_log && self.phase() == Phase::Run {
-            let more = self.lock().dice.below(4);
-            self.ledger.hold(more);
+        if self.phase() == Phase::Run {
+            self.hold_back(to_log);
         }
         let next = {
             let state = self.lock();
@@ -160,6 +164,17 @@ impl Trap {
         match state.passing.checked_sub(1) {
             Some(passing) => state.passing = passing,
             None => self.spring(&mut state, Some(event), disk),
+        }
+    }
+
+    fn hold_back(&self, to_log: bool) {
+        let more = match to_log {
+            true if self.holds_log => self.lock().dice.below(4),
+            false if self.holds_base && self.lock().dice.one_in(6) => 1,
+            _ => 0,
+        };
+        if more > 0 {
+            self.ledger.hold(more);
         }
     }
 
@@ -210,10 +225,12 @@ impl Trap {
         let mut written = self.layout.read_log(&disk.kill());
         let mut handed = None;
         let mut reuses_half = false;
+        let mut group = false;
         if let Some(event) = log_event {
             let at = (event.offset - self.layout.log().start) as usize;
             let frames = self.layout.frames(event.data);
             handed = frames.last().map(|frame| frame.sequence);
+            group = frames.len() > 1;
             let end = written.len().min(at + event.data.len());
             let below = self
                 .layout
@@ -227,8 +244,14 @@ impl Trap {
             written[at..end].copy_from_slice(&event.data[..end - at]);
         }
         let pending = disk.pending_changes() > 0;
-        let images = (0..IMAGES)
-            .map(|_| self.image(state, event, disk, &durable, &written))
+        let plan = if group && state.dice.one_in(2) {
+            CrashPlan::TearOne
+        } else {
+            CrashPlan::Any
+        };
+        let count = if group { 2 * IMAGES } else { IMAGES };
+        let images = (0..count)
+            .map(|_| self.image(state, event, disk, plan, &durable, &written))
             .collect();
         // Taken after the images: a commit staged meanwhile may be missing in them, and must not be unknown.
         let past = Past {
@@ -261,6 +284,7 @@ impl Trap {
         state: &mut State,
         event: Option<&Event<'_>>,
         disk: &SimDisk,
+        plan: CrashPlan,
         durable: &[u8],
         written: &[u8],
     ) -> Image {
@@ -273,8 +297,8 @@ impl Trap {
                 }
                 after
             }
-            Some(event) => disk.power_loss_during(event, state.dice.any(), CrashPlan::Any),
-            None => disk.power_loss(state.dice.any(), CrashPlan::Any),
+            Some(event) => disk.power_loss_during(event, state.dice.any(), plan),
+            None => disk.power_loss(state.dice.any(), plan),
         };
         let log = self.layout.read_log(&after);
         Image {
