@@ -12,6 +12,7 @@ mod disk;
 mod keys_order;
 mod machine;
 mod random;
+mod reports_cv;
 mod reports_id;
 mod schema;
 mod techniques;
