@@ -14,6 +14,7 @@ mod machine;
 mod random;
 mod reports_cv;
 mod reports_id;
+mod reports_sm;
 mod schema;
 mod techniques;
 mod tidy;
