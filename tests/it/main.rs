@@ -15,6 +15,7 @@ mod random;
 mod reports_cv;
 mod reports_id;
 mod reports_sm;
+mod reports_tx;
 mod schema;
 mod techniques;
 mod tidy;
