@@ -73,7 +73,12 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
         retention_ns: 0,
         highest_wall_ns: sample.wall_ns,
     };
-    let base = Base::create(disk.clone(), base_at, settings.cache_bytes, applied)?;
+    let base = Base::create(
+        Arc::new(Watched::new(disk.clone())),
+        base_at,
+        settings.cache_bytes,
+        applied,
+    )?;
     base.close()
 }
 

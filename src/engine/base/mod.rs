@@ -16,7 +16,7 @@ use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable,
 use super::memory::{Bytes, Memory};
 use super::space::Space;
 use super::view::{Layer, Span};
-use crate::disk::Disk;
+use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use region::{Backend, Region};
@@ -48,7 +48,7 @@ pub(crate) struct Applied {
 /// The open base.
 #[derive(Debug)]
 pub(crate) struct Base {
-    disk: Arc<dyn Disk>,
+    disk: Arc<Watched>,
     offset: u64,
     cache_bytes: usize,
     open: Mutex<Opened>,
@@ -96,7 +96,7 @@ impl Drop for Opened {
 
 impl Base {
     /// Makes an empty base behind `offset` of a file under construction.
-    pub(crate) fn create(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
+    pub(crate) fn create(disk: Arc<Watched>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
         let region = Arc::new(Region::armed(disk.clone(), offset));
         let database = open_redb(&region, cache_bytes, true)?;
         let base = Base::with(disk, offset, cache_bytes, database, region);
@@ -105,13 +105,13 @@ impl Base {
     }
 
     /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
-    pub(crate) fn open(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize) -> Result<Base> {
+    pub(crate) fn open(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Base> {
         let region = Arc::new(Region::overlaid(disk.clone(), offset));
         let database = open_redb(&region, cache_bytes, false)?;
         Ok(Base::with(disk, offset, cache_bytes, database, region))
     }
 
-    fn with(disk: Arc<dyn Disk>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
+    fn with(disk: Arc<Watched>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
         Base {
             disk,
             offset,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use redb::StorageBackend;
 
+use super::super::watched::Watched;
 use crate::disk::Disk;
 use crate::sync::Mutex;
 
@@ -24,11 +25,13 @@ const RETIRED: u8 = 2;
 /// Bytes of one file from `offset` to its end.
 #[derive(Debug)]
 pub(super) struct Region {
-    disk: Arc<dyn Disk>,
+    disk: Arc<Watched>,
     offset: u64,
     mode: AtomicU8,
     /// Writes held back while the mode is `OVERLAID`.
     overlay: Mutex<Overlay>,
+    /// How many syncs of the file had failed when the first write that no sync covers yet began.
+    unsynced_since: Mutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -39,22 +42,24 @@ struct Overlay {
 
 impl Region {
     /// A region that writes through at once: for a file under construction.
-    pub(super) fn armed(disk: Arc<dyn Disk>, offset: u64) -> Region {
+    pub(super) fn armed(disk: Arc<Watched>, offset: u64) -> Region {
         Region {
             disk,
             offset,
             mode: AtomicU8::new(ARMED),
             overlay: Mutex::default(),
+            unsynced_since: Mutex::default(),
         }
     }
 
     /// A region that holds writes back until [`Region::arm`].
-    pub(super) fn overlaid(disk: Arc<dyn Disk>, offset: u64) -> Region {
+    pub(super) fn overlaid(disk: Arc<Watched>, offset: u64) -> Region {
         Region {
             disk,
             offset,
             mode: AtomicU8::new(OVERLAID),
             overlay: Mutex::default(),
+            unsynced_since: Mutex::default(),
         }
     }
 
@@ -67,6 +72,8 @@ impl Region {
         if self.mode.load(Ordering::Acquire) != OVERLAID {
             return self.alive();
         }
+        // All of it is written here, so what failed before does not matter.
+        *self.unsynced_since.lock() = Some(self.disk.failed_syncs());
         if let Some(len) = overlay.len {
             self.disk.set_len(self.offset + len)?;
         }
@@ -80,7 +87,7 @@ impl Region {
                 self.disk.write(self.offset + at, bytes)?;
             }
         }
-        self.disk.sync()?;
+        self.sync_disk()?;
         *overlay = Overlay::default();
         self.mode.store(ARMED, Ordering::Release);
         Ok(())
@@ -135,6 +142,9 @@ impl Region {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.alive()?;
         if self.is_armed() {
+            self.unsynced_since
+                .lock()
+                .get_or_insert_with(|| self.disk.failed_syncs());
             return self.disk.write(self.offset + offset, data);
         }
         let mut overlay = self.overlay.lock();
@@ -191,7 +201,19 @@ impl Region {
 
     fn sync(&self) -> io::Result<()> {
         self.alive()?;
-        if self.is_armed() { self.disk.sync() } else { Ok(()) }
+        if self.is_armed() { self.sync_disk() } else { Ok(()) }
+    }
+
+    /// A sync that succeeds proves nothing if another one, of the log, failed since the first write that it is to
+    /// cover: the page may be lost and clean.
+    fn sync_disk(&self) -> io::Result<()> {
+        self.disk.sync()?;
+        match self.unsynced_since.lock().take() {
+            Some(count) if count != self.disk.failed_syncs() => Err(io::Error::other(
+                "another sync of the file failed since the pages were written",
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -128,7 +128,7 @@ impl<'a> Chain<'a> {
             return (Target::Log, 1 + self.dice.below(2));
         }
         match self.dice.below(20) {
-            0..=2 if with_open => (Target::Open, self.dice.below(7)),
+            0..=3 if with_open => (Target::Open, self.dice.below(6)),
             0..=4 => (Target::HalfStart, self.dice.below(3)),
             5..=9 => (Target::Base, self.dice.below(60)),
             10 => (Target::Rest, 0),

@@ -9,6 +9,7 @@ mod chain;
 mod dice;
 mod frames;
 mod ledger;
+mod scenes;
 mod tally;
 mod trap;
 mod work;
