@@ -17,6 +17,7 @@ mod demo;
 mod disk;
 mod keys_order;
 mod machine;
+mod model;
 mod random;
 mod reports_cv;
 mod reports_id;
