@@ -74,10 +74,9 @@ pub struct Verdict {
     pub target: Target,
     /// What was measured, if the peer took part and counts it.
     pub found: Option<Spread>,
-    /// Whether the median reaches it. What was not measured is missed.
-    pub met: bool,
-    /// Whether others took so much of the processors meanwhile that the figure says little.
-    pub busy: bool,
+    /// Whether the median reaches it. `None` if it was not measured, or if it is a ratio of rates and others took more of
+    /// the processors meanwhile than [`place::BUSY`]: with them a ratio says nothing, in either direction.
+    pub met: Option<bool>,
 }
 
 impl Target {
@@ -90,17 +89,17 @@ impl Target {
             Goal::OfSqlite(_) => Some(line.of_sqlite),
             Goal::LogBytesBelow(_) => line.handed,
         });
-        let met = found.is_some_and(|found| match self.goal {
-            Goal::OfFloor(least) | Goal::OfSqlite(least) => found.median >= least,
-            Goal::LogBytesBelow(bound) => found.median < bound,
+        let busy = heat
+            .and_then(|heat| heat.others)
+            .is_some_and(|others| others.median > place::BUSY);
+        let met = found.and_then(|found| match self.goal {
+            Goal::OfFloor(least) | Goal::OfSqlite(least) => (!busy).then_some(found.median >= least),
+            Goal::LogBytesBelow(bound) => Some(found.median < bound),
         });
-        let others = heat.and_then(|heat| heat.others);
-        let busy = others.is_some_and(|others| others.median > place::BUSY);
         Verdict {
             target: self,
             found,
             met,
-            busy,
         }
     }
 }
@@ -115,12 +114,12 @@ impl Verdict {
         };
         let word = match (self.found, self.met) {
             (None, _) => "not measured",
-            (Some(_), true) => "met",
-            (Some(_), false) => "MISSED",
+            (Some(_), None) => "not judged, the machine was busy",
+            (Some(_), Some(true)) => "met",
+            (Some(_), Some(false)) => "MISSED",
         };
-        let doubt = if self.busy { ", but the machine was busy" } else { "" };
         let found = self.found.map_or("-".to_owned(), |found| found.show(2));
-        format!("{:2} threads, {wanted}: {found} {word}{doubt}", self.target.threads)
+        format!("{:2} threads, {wanted}: {found} {word}", self.target.threads)
     }
 
     /// The same for scripts.
@@ -136,7 +135,6 @@ impl Verdict {
             "bound": bound,
             "found": self.found.map(Spread::json),
             "met": self.met,
-            "busy": self.busy,
         })
     }
 }
