@@ -16,6 +16,7 @@ use super::shared::{Frozen, Shared};
 use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
 use crate::clock::{Clock, Retention, Sample, Schedule};
+use crate::codec::frame;
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -232,13 +233,17 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
+/// Writes the accepted frames again, and zeros over the header that may follow them in their half.
+///
+/// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
+/// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
+/// header the dead frame does not rise.
 fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
-    for run in runs {
-        let accepted = bytes_of(halves, run.half).get(..run.len).unwrap_or_default();
-        write(disk, run.half.begins(superblock.log_half_bytes), accepted)?;
-    }
-    if runs.is_empty() {
-        return Ok(());
+    for (half, bytes) in halves {
+        let len = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
+        let mut again = bytes.get(..len).unwrap_or_default().to_vec();
+        again.resize(bytes.len().min(len + frame::HEAD), 0);
+        write(disk, half.begins(superblock.log_half_bytes), &again)?;
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
 }
