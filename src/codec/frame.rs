@@ -11,7 +11,7 @@ use super::varint;
 /// First bytes of every frame, so that good frames can be found behind a bad one.
 pub(crate) const MAGIC: [u8; 4] = *b"SPF\x01";
 /// Bytes before the body: magic, checksum, body length, sequence, life.
-const HEAD: usize = 28;
+pub(crate) const HEAD: usize = 28;
 /// Where the checksummed part begins: behind magic and checksum.
 const SUMMED_FROM: usize = 8;
 const FIRST_OF_LIFE: u8 = 1;

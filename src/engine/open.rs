@@ -17,6 +17,7 @@ use super::view::View;
 use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
 use crate::clock::{Clock, Retention, Sample, Schedule};
+use crate::codec::frame;
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -248,18 +249,25 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
+/// Writes the accepted frames again, and zeros over the header that may follow them in their half.
+///
+/// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
+/// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
+/// header the dead frame does not rise.
 fn rewrite_accepted(
     disk: &dyn Disk,
     superblock: &Superblock,
     halves: &[(Half, Vec<u8>)],
     accepted: &[(Half, usize)],
 ) -> Result<()> {
-    for (half, len) in accepted {
-        let bytes = bytes_of(halves, *half).get(..*len).unwrap_or_default();
-        write(disk, half.begins(superblock.log_half_bytes), bytes)?;
-    }
-    if accepted.is_empty() {
-        return Ok(());
+    for (half, bytes) in halves {
+        let len = accepted
+            .iter()
+            .find(|(other, _)| other == half)
+            .map_or(0, |(_, len)| *len);
+        let mut again = bytes.get(..len).unwrap_or_default().to_vec();
+        again.resize(bytes.len().min(len + frame::HEAD), 0);
+        write(disk, half.begins(superblock.log_half_bytes), &again)?;
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
 }

@@ -21,7 +21,7 @@ const SCOPE: &str = "crash";
 machine! {
     enum Lap: "lap" {
         First = "first",
-        Second = "second",
+        Second = "other",
         Third = "third",
     }
     initial First;
