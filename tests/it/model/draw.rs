@@ -29,7 +29,7 @@ const ARRAYS: [[u8; 4]; 6] = [
     [255; 4],
 ];
 const STATES: [&str; 4] = ["new", "packed", "shipped", "cancelled"];
-const VALUE_BYTES: [usize; 7] = [0, 1, 3, 60, 250, 600, 2500];
+const VALUE_BYTES: [usize; 7] = [0, 1, 60, 250, 600, 2500, 3900];
 
 fn one<T: Clone>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize].clone()
