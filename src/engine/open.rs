@@ -97,6 +97,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
 
     rewrite_accepted(&*disk, &superblock, &halves, &runs)?;
     base.arm()?;
+    bury_dead(&*disk, &superblock, &runs)?;
 
     let end = runs.last().map_or(applied, |run| run.last);
     let sample = settings.clock.sample();
@@ -233,17 +234,33 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
-/// Writes the accepted frames again, and zeros over the header that may follow them in their half.
+fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
+    for run in runs {
+        let accepted = bytes_of(halves, run.half).get(..run.len).unwrap_or_default();
+        write(disk, run.half.begins(superblock.log_half_bytes), accepted)?;
+    }
+    if runs.is_empty() {
+        return Ok(());
+    }
+    disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
+}
+
+/// Writes zeros over the header that may follow the accepted frames of each half.
 ///
 /// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
 /// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
-/// header the dead frame does not rise.
-fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
-    for (half, bytes) in halves {
-        let len = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
-        let mut again = bytes.get(..len).unwrap_or_default().to_vec();
-        again.resize(bytes.len().min(len + frame::HEAD), 0);
-        write(disk, half.begins(superblock.log_half_bytes), &again)?;
+/// header the dead frame does not rise. Not before the base is armed, since a half is free only if the base is durable.
+fn bury_dead(disk: &dyn Disk, superblock: &Superblock, runs: &[Run]) -> Result<()> {
+    let half_bytes = superblock.log_half_bytes;
+    for half in Half::BOTH {
+        let end = runs.iter().find(|run| run.half == half).map_or(0, |run| run.len as u64);
+        let zeros = [0; frame::HEAD];
+        let room = half_bytes.saturating_sub(end).min(zeros.len() as u64) as usize;
+        write(
+            disk,
+            half.begins(half_bytes) + end,
+            zeros.get(..room).unwrap_or_default(),
+        )?;
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
 }
