@@ -121,6 +121,7 @@ pub(crate) fn open(
 
     rewrite_accepted(&*disk, &superblock, &halves, &accepted)?;
     core.base.arm()?;
+    bury_dead(&*disk, &superblock, &accepted)?;
     start(core)
 }
 
@@ -249,25 +250,38 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
-/// Writes the accepted frames again, and zeros over the header that may follow them in their half.
-///
-/// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
-/// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
-/// header the dead frame does not rise.
 fn rewrite_accepted(
     disk: &dyn Disk,
     superblock: &Superblock,
     halves: &[(Half, Vec<u8>)],
     accepted: &[(Half, usize)],
 ) -> Result<()> {
-    for (half, bytes) in halves {
-        let len = accepted
-            .iter()
-            .find(|(other, _)| other == half)
-            .map_or(0, |(_, len)| *len);
-        let mut again = bytes.get(..len).unwrap_or_default().to_vec();
-        again.resize(bytes.len().min(len + frame::HEAD), 0);
-        write(disk, half.begins(superblock.log_half_bytes), &again)?;
+    for (half, len) in accepted {
+        let bytes = bytes_of(halves, *half).get(..*len).unwrap_or_default();
+        write(disk, half.begins(superblock.log_half_bytes), bytes)?;
+    }
+    if accepted.is_empty() {
+        return Ok(());
+    }
+    disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
+}
+
+/// Writes zeros over the header that may follow the accepted frames of each half.
+///
+/// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
+/// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
+/// header the dead frame does not rise. Not before the base is armed, since a half is free only if the base is durable.
+fn bury_dead(disk: &dyn Disk, superblock: &Superblock, accepted: &[(Half, usize)]) -> Result<()> {
+    let half_bytes = superblock.log_half_bytes;
+    for half in Half::BOTH {
+        let end = accepted_of(accepted, half) as u64;
+        let zeros = [0; frame::HEAD];
+        let room = half_bytes.saturating_sub(end).min(zeros.len() as u64) as usize;
+        write(
+            disk,
+            half.begins(half_bytes) + end,
+            zeros.get(..room).unwrap_or_default(),
+        )?;
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
 }
@@ -280,6 +294,14 @@ fn head_of_block(halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Vec<u8> {
         .get(from..run.len)
         .unwrap_or_default()
         .to_vec()
+}
+
+/// Length of the accepted frames of a half.
+fn accepted_of(accepted: &[(Half, usize)], half: Half) -> usize {
+    accepted
+        .iter()
+        .find(|(other, _)| *other == half)
+        .map_or(0, |(_, len)| *len)
 }
 
 fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {
