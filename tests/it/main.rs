@@ -3,16 +3,15 @@
 
 mod bad_files;
 mod bad_input;
-#[cfg(feature = "cli")]
 mod cli;
 mod clock;
+mod clocks;
 mod closing;
 mod codec;
 mod common;
 mod conditions;
 mod consume;
 mod crash;
-#[cfg(feature = "cli")]
 mod demo;
 mod disk;
 mod keys_order;
