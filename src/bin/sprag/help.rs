@@ -110,7 +110,7 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: nothing was removed
-  8  the outcome is not known; call again: it ends applied or already gone, and who removed the record is not told";
+  8  the outcome is not known; call again; applied or already gone does not tell who removed the record";
 
 pub const TRANSITION: &str = "\
 Words on stdout: applied, already there (the record is in state TO; by whom it was moved is not known). With --json:
@@ -133,7 +133,7 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again: it ends applied or already there, and who moved the record is not told";
+  8  the outcome is not known; call again; already there, or late if others moved it on, does not tell who moved it";
 
 pub const STATS: &str = "\
 The fields of --json are listed by sprag help.
