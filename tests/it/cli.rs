@@ -2,6 +2,7 @@
 
 mod faults;
 mod values;
+mod words;
 mod writes;
 
 use std::io::Write as _;

@@ -158,5 +158,7 @@ fn the_demo_without_a_file_names_the_one_it_made() {
     };
     let file = folder.path().join("demo.sprag");
     assert!(text.contains(text_of(&file)), "{text}");
+    let stays = format!("The folder {} stays; ", text_of(&folder.path()));
+    assert!(text.contains(&stays), "{text}");
     assert_eq!(sprag(&["get", text_of(&file), "set", "3"]).stdout, b"140\n");
 }

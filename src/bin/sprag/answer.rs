@@ -1,6 +1,7 @@
 //! What the command answers, and what becomes of an answer that cannot be written.
 //!
-//! An answer is written whole or, if something fails before, not at all.
+//! An answer is written whole or, if something fails before, not at all. Owns also how a text from outside is shown to
+//! people: without its control characters, which could move their cursor or forge a line.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ pub enum Work {
     Write,
 }
 
-/// A whole answer.
+/// A whole answer. As JSON it is one object that is not empty.
 #[derive(Debug)]
 pub struct Answer {
     out: Vec<u8>,
@@ -56,15 +57,23 @@ impl Answer {
         let Err(cause) = write_out(&self.out) else {
             return ExitCode::from(self.code);
         };
-        let failure = Failure::io("write the answer to stdout", None, &cause);
         match self.work {
-            Work::Read => fail(&failure, json),
+            Work::Read => fail(&Failure::io("write the answer to stdout", None, &cause), json),
             Work::Write => {
                 // What was done stays done, and a caller who is told of an error would do it again.
-                tell(&failure.shown(json));
-                tell(String::from_utf8_lossy(&self.out).trim_end());
+                tell(&self.noted(&format!("cannot write the answer to stdout: {cause}"), json));
                 ExitCode::from(self.code)
             }
+        }
+    }
+
+    /// The answer with a note of why it comes another way. As JSON it stays one object, since it is read as one.
+    fn noted(&self, note: &str, json: bool) -> String {
+        let text = String::from_utf8_lossy(&self.out);
+        let text = text.trim_end();
+        match text.strip_suffix('}') {
+            Some(fields) if json => format!("{fields},\"note\":{}}}", serde_json::Value::from(note)),
+            _ => format!("sprag: note: {note}; it is:\n{text}"),
         }
     }
 }
@@ -84,6 +93,22 @@ fn write_out(bytes: &[u8]) -> io::Result<()> {
 /// There is nobody left to tell if stderr is closed too.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A text from outside as people are shown it: each control character as its number.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        // Those of the second kind end a line or turn its direction where they are obeyed.
+        if character.is_control()
+            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            out.extend(character.escape_default());
+        } else {
+            out.push(character);
+        }
+    }
+    out
 }
 
 /// A wall time as text. Times before 1970, which only a wrong clock gives, as their distance.

@@ -1,7 +1,7 @@
-//! What the command accepts, and what its help says.
+//! What the command accepts, and what its help says of each argument; what comes out is in [`help`](crate::help).
 //!
-//! Owns names, flags, units and the exit codes as users read them. Nothing is guessed here: a duration needs its unit, a
-//! key its kind, and a new table what its keys are.
+//! Owns names, flags and units as users read them. Nothing is guessed here: a duration needs its unit, a key its kind, and
+//! a new table what its keys are.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,19 +9,21 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sprag::{Condition, Keep, KeyKind};
 
+use crate::help;
+
 /// A store in one file, in which a step is safe to run again.
 ///
 /// The answer is one word and its facts on stdout, or one JSON object with --json. An error is text on stderr with its
-/// causes, or with --json one object {"error":{"kind":..,"message":..,"causes":[..]}} on stderr; stdout is empty then.
+/// causes, or with --json one JSON object on stderr; stdout is empty then. What stands in both is listed below.
 #[derive(Debug, Parser)]
-#[command(name = "sprag", version, after_help = EXITS, after_long_help = EXITS)]
+#[command(name = "sprag", version, after_help = help::EXITS, after_long_help = help::top())]
 pub struct Cli {
     /// Print one JSON object instead of text; 64-bit numbers are written whole.
     #[arg(long, global = true)]
     pub json: bool,
 
     /// How long to wait for a file that another process has open, with its unit: 500ms, 10s [default: do not wait].
-    #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, global = true, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub wait: Option<Duration>,
 
     #[command(subcommand)]
@@ -31,34 +33,35 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Deliver the same messages once, twice, three times, eleven times, eight at once and over a kill; show what is stored.
-    #[command(after_help = DEMO_EXITS, after_long_help = DEMO_EXITS)]
+    #[command(after_help = help::DEMO, after_long_help = help::DEMO)]
     Demo {
-        /// The file to make; it must not exist [default: a new folder among the temporary files, named in the output].
+        /// The file to make; it must not exist [default: in a new folder among the temporary files, named in the output].
+        /// It stays; remove it when you have looked.
         file: Option<PathBuf>,
     },
     /// Make a new, empty store.
-    #[command(after_help = INIT_EXITS, after_long_help = INIT_EXITS)]
+    #[command(after_help = help::INIT, after_long_help = help::INIT)]
     Init(InitArgs),
     /// Print the value of a record.
-    #[command(after_help = GET_EXITS, after_long_help = GET_EXITS)]
+    #[command(after_help = help::GET, after_long_help = help::GET)]
     Get(GetArgs),
     /// Write a record, if a condition holds, or once under a remembered key. A new table is made with JSON values.
-    #[command(after_help = PUT_EXITS, after_long_help = PUT_EXITS)]
+    #[command(after_help = help::PUT, after_long_help = help::PUT)]
     Put(PutArgs),
     /// Remove a record, if a condition holds.
-    #[command(after_help = DELETE_EXITS, after_long_help = DELETE_EXITS)]
+    #[command(after_help = help::DELETE, after_long_help = help::DELETE)]
     Delete(DeleteArgs),
     /// Move a record from one state to another, by the machine that the file keeps for its table.
-    #[command(after_help = TRANSITION_EXITS, after_long_help = TRANSITION_EXITS)]
+    #[command(after_help = help::TRANSITION, after_long_help = help::TRANSITION)]
     Transition(TransitionArgs),
     /// Print the figures of a store, its clocks and its tables.
-    #[command(after_help = READ_EXITS, after_long_help = READ_EXITS)]
+    #[command(after_help = help::STATS, after_long_help = help::STATS)]
     Stats {
         /// The store.
         file: PathBuf,
     },
     /// The clock that remembered keys end by.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
     /// One delivery of the demo, in a process of its own that can be killed.
     #[command(hide = true)]
@@ -72,7 +75,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum ClockCommand {
     /// Take the mark of the highest wall time back to now, after a clock that was once far ahead.
-    #[command(after_help = CLOCK_EXITS, after_long_help = CLOCK_EXITS)]
+    #[command(after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Reset {
         /// The store.
         file: PathBuf,
@@ -86,7 +89,7 @@ pub struct InitArgs {
 
     /// Length of each of the two log halves: a multiple of 4096 from 16384 to 1073741824 [default: 2097152]. One commit may
     /// take half of it.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub log_half: Option<u64>,
 }
 
@@ -100,7 +103,7 @@ pub struct Place {
     pub table: String,
 
     /// The key, in the kind of its table. u64 and i64: digits; str: the text; bytes: text, or hex: and two digits a byte;
-    /// a pair: (first,second).
+    /// a pair: (first,second), in which a comma, a closing parenthesis and a backslash have a backslash before them: (a\,b,7).
     #[arg(allow_negative_numbers = true)]
     pub key: String,
 }
@@ -121,25 +124,30 @@ pub struct PutArgs {
     #[command(flatten)]
     pub place: Place,
 
-    /// The value as JSON; @PATH takes it from a file, - from stdin. Whitespace outside of texts is left out; numbers and the
-    /// order of fields stay as they are.
-    #[arg(allow_negative_numbers = true)]
+    /// The value as JSON; @PATH takes it from a file, - from stdin, both to the end: a pipe that nobody closes is waited for.
+    /// Whitespace outside of texts is left out; numbers and the order of fields stay as they are. The type of the value is not
+    /// checked: only the program that reads the table knows it.
+    // A flag that is none is a value. Known flags stay flags.
+    #[arg(allow_hyphen_values = true)]
     pub value: String,
 
-    /// Take VALUE itself as a text, also if it begins with @ or is -, and store it as a JSON text.
+    /// Take VALUE itself as a text, also if it begins with @ or -, and store it as a JSON text. A text that is a flag of this
+    /// command stands last, behind --.
     #[arg(long, conflicts_with = "base64")]
     pub text: bool,
 
-    /// VALUE is base64 of the bytes to store. The only way to write to a table of bincode values.
+    /// VALUE is base64 of the bytes to store. The only way to write to a table of bincode values, where nothing checks them:
+    /// wrong bytes are stored, and the program cannot read that record.
     #[arg(long)]
     pub base64: bool,
 
-    /// Kind of the keys of a new table [default: str]. An existing table must have this kind.
+    /// Kind of the keys of a new table [default: str]. An existing table must have this kind. Tables whose keys are pairs or
+    /// bytes of a fixed number are made by programs only.
     #[arg(long = "key", value_name = "KIND", id = "key_kind")]
     pub key_kind: Option<NewKind>,
 
     /// Write only if the record is at this version.
-    #[arg(long, value_name = "N", group = "condition")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, group = "condition")]
     pub if_version: Option<u64>,
 
     /// Write only if there is no such record.
@@ -150,14 +158,14 @@ pub struct PutArgs {
     #[arg(long, group = "condition")]
     pub if_present: bool,
 
-    /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing. Scope:
-    /// 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes.
+    /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing; see
+    /// "Once" below. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes.
     #[arg(long, value_name = "SCOPE/KEY", requires = "keep", value_parser = once_name)]
     pub once: Option<OnceName>,
 
     /// How long the key is remembered at least: forever, or a duration with its units (7d, 1h 30m; one of ns, us, ms, s, m, h,
-    /// d, w behind each number). It must cover the longest time after which a retry can come.
-    #[arg(long, value_name = "DURATION", requires = "once", value_parser = keep)]
+    /// d, w behind each number) of at most 100 years. It must cover the longest time after which a retry can come.
+    #[arg(long, value_name = "DURATION", requires = "once", allow_hyphen_values = true, value_parser = keep)]
     pub keep: Option<Keep>,
 }
 
@@ -168,7 +176,7 @@ pub struct DeleteArgs {
     pub place: Place,
 
     /// Remove only the record at this version.
-    #[arg(long, value_name = "N", group = "condition")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, group = "condition")]
     pub if_version: Option<u64>,
 
     /// Remove the record whatever its version is, as without a condition.
@@ -252,8 +260,18 @@ fn keep(text: &str) -> Result<Keep, String> {
     if text == "forever" {
         return Ok(Keep::Forever);
     }
-    duration(text).map(Keep::For)
+    match duration(text) {
+        Ok(time) => Ok(Keep::For(time)),
+        Err(why) if why.starts_with(TOO_LONG) => Err(format!("{why}; for always, write forever")),
+        Err(why) => Err(why),
+    }
 }
+
+/// Longest duration, in days: 100 years. More is a slip of the hand, and what is kept for it could not be told from what is
+/// kept for ever.
+const DAYS_MAX: u64 = 36_525;
+
+const TOO_LONG: &str = "longer than 100 years";
 
 /// Months and years are left out: their length is not one number, and `M` is too near to `m`.
 const UNITS: [&str; 8] = ["ns", "us", "ms", "s", "m", "h", "d", "w"];
@@ -269,114 +287,11 @@ fn duration(text: &str) -> Result<Duration, String> {
     if let Some(unit) = units.find(|unit| !UNITS.contains(unit)) {
         return Err(format!("no such unit, unit={unit}, units={}", UNITS.join(" ")));
     }
-    humantime::parse_duration(text).map_err(|cause| cause.to_string())
+    let too_long = || format!("{TOO_LONG}, days_max={DAYS_MAX}");
+    match humantime::parse_duration(text) {
+        Ok(time) if time > Duration::from_secs(DAYS_MAX * 24 * 3600) => Err(too_long()),
+        Ok(time) => Ok(time),
+        Err(humantime::DurationError::NumberOverflow) => Err(too_long()),
+        Err(cause) => Err(cause.to_string()),
+    }
 }
-
-const EXITS: &str = "\
-Exit codes:
-  0  done: applied, or nothing to do (repeat, unchanged, already there, already gone); the word is on stdout
-  1  demo only: a row is not as expected
-  2  usage, an invalid argument, or something too large
-  3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
-  4  there is no such file, table or record
-  5  another process has the file open
-  6  not a store, a newer format, corrupt, another kind of table, or a value that is not what its table says
-  7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again with the same --once
-
-A command that changes the store exits by what became of the store, also if nobody reads its stdout (| head -0): the answer
-then goes to stderr. A command that only reads exits 7 if its answer could not be written.
-Only init and demo create a file.";
-
-const INIT_EXITS: &str = "\
-Exit codes:
-  0  created
-  2  the file exists, or BYTES is out of its range
-  4  there is no such folder
-  7  no room, an I/O error, or read-only: no file is left";
-
-const GET_EXITS: &str = "\
-A value of a JSON table is printed as it is stored, one of a bincode table as base64. With --json:
-  {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
-where a key of kind u64 or i64 is a number and any other its text form, state is null in a table without states, and a bincode
-value is {\"base64\":..}.
-
-Exit codes:
-  0  printed
-  2  usage, or KEY is not of the table's kind
-  4  there is no such file, table or record
-  5  another process has the file open
-  6  not a store, a newer format, corrupt, or the value is not JSON though its table says so
-  7  an I/O error, also of stdout; or read-only";
-
-const PUT_EXITS: &str = "\
-Words on stdout: applied, unchanged (the record already is what this call would have made it, by whom is not known), repeat
-(the same operation was done before under --once; the version is the one it answered then).
-
-Exit codes:
-  0  applied, unchanged or repeat
-  2  usage, KEY or VALUE is not of the table's kind, or something is too large
-  3  the condition does not hold (also if there is no record), or the remembered key belongs to another operation
-  4  there is no such file (a file is never made), or no file at @PATH
-  5  another process has the file open
-  6  not a store, a newer format, corrupt, or the table has keys of another kind than --key says
-  7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again with the same --once";
-
-const DELETE_EXITS: &str = "\
-Words on stdout: applied, already gone (there is no such record, whatever the condition).
-
-Exit codes:
-  0  applied or already gone
-  2  usage, or KEY is not of the table's kind
-  3  the condition does not hold
-  4  there is no such file or table
-  5  another process has the file open
-  6  not a store, a newer format, or corrupt
-  7  no room, an I/O error, or read-only: nothing was removed
-  8  the outcome is not known; call again";
-
-const TRANSITION_EXITS: &str = "\
-Words on stdout: applied, already there (the record is in state TO; by whom it was moved is not known).
-
-Exit codes:
-  0  applied or already there
-  2  usage, no such state or move, a table without states, or KEY is not of the table's kind
-  3  refused: the record is in another state
-  4  there is no such file, table or record
-  5  another process has the file open
-  6  not a store, a newer format, or corrupt
-  7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again";
-
-const READ_EXITS: &str = "\
-Exit codes:
-  0  printed
-  2  usage
-  4  there is no such file
-  5  another process has the file open
-  6  not a store, a newer format, or corrupt
-  7  an I/O error, also of stdout; or read-only";
-
-const CLOCK_EXITS: &str = "\
-Exit codes:
-  0  applied
-  2  usage
-  4  there is no such file
-  5  another process has the file open
-  6  not a store, a newer format, or corrupt
-  7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again";
-
-const DEMO_EXITS: &str = "\
-Each technique has a table of its name in the file, each delivery a record of its name (kill 1, kill 2, .. for the kills), so
-that every row can be looked up: sprag get FILE 'remembered key' 11 --long
-
-The technique none is wrong on purpose: its rows are as expected if they are as wrong as they must be.
-
-Exit codes:
-  0  every row is as expected
-  1  a row is not as expected
-  2  usage, or the file exists
-  4  there is no such folder
-  7  no room, an I/O error, also of stdout; or read-only";

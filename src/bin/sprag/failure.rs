@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use sprag::{ErrorKind, Found};
 
-use crate::answer::time_text;
+use crate::answer::{plain, time_text};
 
 /// A failure as it is shown. In a box, since results carry it everywhere.
 #[derive(Debug)]
@@ -22,6 +22,9 @@ struct Told {
     causes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<FoundRecord>,
+    /// Why a transition was refused, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remembered: Option<FirstDelivery>,
     #[serde(skip)]
@@ -53,6 +56,7 @@ impl Failure {
             message: message.into(),
             causes: Vec::new(),
             found: None,
+            why: None,
             remembered: None,
             code,
         }))
@@ -66,6 +70,11 @@ impl Failure {
     /// The arguments are a command that makes no sense here.
     pub fn invalid(message: impl Into<String>) -> Failure {
         Failure::new("invalid", 2, message)
+    }
+
+    /// A transition in a table whose records have no states.
+    pub fn no_states(table: &str) -> Failure {
+        Failure::invalid(format!("the table has no states, table={table}"))
     }
 
     pub fn too_large(message: impl Into<String>) -> Failure {
@@ -105,7 +114,9 @@ impl Failure {
     pub fn refused(why: sprag::Why, found: &Found) -> Failure {
         let state = found.state().unwrap_or("none");
         let message = format!("the transition is refused, why={why}, found_state={state}");
-        Failure::new("refused", 3, message).with_found(found)
+        let mut failure = Failure::new("refused", 3, message).with_found(found);
+        failure.0.why = Some(why.name());
+        failure
     }
 
     /// Reading or writing something other than the store. `path` names it if it is a file.
@@ -149,16 +160,19 @@ impl Failure {
         self.0.code
     }
 
-    /// As text with a line for each cause, or as one line of JSON.
+    /// As text with a line for each cause, without control characters; or as one line of JSON.
     pub fn shown(&self, json: bool) -> String {
         if json {
             // Texts and numbers only: this does not fail.
             return serde_json::to_string(&Enclosed { error: &self.0 }).unwrap_or_default();
         }
-        let mut text = format!("sprag: {}: {}", self.0.kind.replace('_', " "), self.0.message);
+        // Some messages of the library begin with the words of their kind, which stand here already.
+        let kind = format!("{}: ", self.0.kind.replace('_', " "));
+        let said_once = |text: &str| plain(text.strip_prefix(&kind).unwrap_or(text));
+        let mut text = format!("sprag: {kind}{}", said_once(&self.0.message));
         for cause in &self.0.causes {
             text.push_str("\n  caused by: ");
-            text.push_str(cause);
+            text.push_str(&said_once(cause));
         }
         if self.0.code == 8 {
             text.push_str("\n  whether it was applied is not known: call again, with the same --once if there was one");

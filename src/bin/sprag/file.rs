@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use sprag::{Options, Stats, Store, TableInfo};
 
-use crate::answer::{Answer, Work, time_text};
+use crate::answer::{Answer, Work, plain, time_text};
 use crate::args::InitArgs;
 use crate::failure::Failure;
 
@@ -31,7 +31,9 @@ pub fn init(args: &InitArgs, json: bool) -> Result<Answer, Failure> {
         outcome: "created",
         file: args.file.display().to_string(),
     };
-    Answer::new(json, Work::Write, &created, || format!("created file={}", created.file))
+    Answer::new(json, Work::Write, &created, || {
+        format!("created file={}", plain(&created.file))
+    })
 }
 
 #[derive(Serialize)]
@@ -135,6 +137,7 @@ fn stats_text(shown: &ShownStats) -> String {
         format!("highest_wall {}", shown.highest_wall),
     ];
     lines.extend(shown.tables.iter().map(ShownTable::text));
+    let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
     lines.join("\n")
 }
 

@@ -8,6 +8,7 @@ mod args;
 mod demo;
 mod failure;
 mod file;
+mod help;
 mod json;
 mod records;
 mod value;
@@ -15,6 +16,7 @@ mod value;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::{ContextKind, ContextValue};
 
 use answer::Answer;
 use args::{Cli, ClockCommand, Command};
@@ -23,7 +25,7 @@ use failure::Failure;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(refused) => return not_a_command(&refused),
+        Err(refused) => return not_a_command(&quoted(refused)),
     };
     match run(&cli) {
         Ok(answer) => answer.finish(cli.json),
@@ -48,6 +50,29 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::DemoDelivery { file, technique, key } => demo::deliver_and_exit(file, technique, key),
     }
+}
+
+/// The same refusal, with what it quotes of the arguments made fit for a terminal.
+fn quoted(mut refused: clap::Error) -> clap::Error {
+    let of = |value: &ContextValue| match value {
+        ContextValue::String(text) => Some(ContextValue::String(answer::plain(text))),
+        ContextValue::Strings(texts) => Some(ContextValue::Strings(
+            texts.iter().map(|text| answer::plain(text)).collect(),
+        )),
+        _ => None,
+    };
+    let changed: Vec<_> = refused
+        .context()
+        .filter_map(|(kind, value)| Some((kind, of(value)?)).filter(|(_, new)| new != value))
+        .collect();
+    if !changed.is_empty() {
+        // The tips quote as well, in a form that cannot be changed.
+        refused.remove(ContextKind::Suggested);
+    }
+    for (kind, value) in changed {
+        refused.insert(kind, value);
+    }
+    refused
 }
 
 /// Help and version are answers; all else is a usage error. The arguments could not be read, so whether JSON is wanted is

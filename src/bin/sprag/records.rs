@@ -7,7 +7,7 @@ use sprag::{
     Why, WriteTx, Written,
 };
 
-use crate::answer::{Answer, Work, time_text};
+use crate::answer::{Answer, Work, plain, time_text};
 use crate::args::{DeleteArgs, GetArgs, PutArgs, TransitionArgs};
 use crate::failure::Failure;
 use crate::json;
@@ -121,7 +121,7 @@ pub fn get(store: &Store, args: &GetArgs, json: bool) -> Result<Answer, Failure>
         if !args.long {
             return shown.value.text().to_owned();
         }
-        let (version, state) = (shown.version, shown.state.unwrap_or("none"));
+        let (version, state) = (shown.version, plain(shown.state.unwrap_or("none")));
         format!("version {version}\nstate {state}\nvalue {}", shown.value.text())
     })
 }
@@ -235,7 +235,11 @@ pub fn delete(store: &Store, args: &DeleteArgs, json: bool) -> Result<Answer, Fa
 
 pub fn transition(store: &Store, args: &TransitionArgs, json: bool) -> Result<Answer, Failure> {
     let place = &args.place;
-    let table = table_of(store, &place.table)?.open();
+    let info = table_of(store, &place.table)?;
+    if info.machine().is_none() {
+        return Err(Failure::no_states(&place.table));
+    }
+    let table = info.open();
     let key = DynKey::parse(table.key_kind(), &place.key)?;
     match store.transition(&table, &key, Some(args.from.clone()), Some(args.to.clone()))? {
         Transitioned::Applied(version) => Outcome::new("applied", Some(version)).answer(json),

@@ -162,6 +162,7 @@ fn each_command_documents_its_exit_codes() {
         &["delete"],
         &["transition"],
         &["stats"],
+        &["clock"],
         &["clock", "reset"],
     ] {
         for flag in ["--help", "-h"] {

@@ -210,12 +210,14 @@ fn transitions_go_by_the_machine_in_the_file() {
             .is_some_and(|message| message.contains("why=early")),
         "{error}"
     );
+    assert_eq!(error["why"], "early");
     place.run(&moves("new", "packed")).says("applied version=2");
     place.run(&moves("new", "packed")).says("already there version=2");
     place
         .json(&moves("packed", "shipped"))
         .says("{\"outcome\":\"applied\",\"version\":3}");
-    place.json(&moves("new", "packed")).fails(3, "refused");
+    let error = place.json(&moves("new", "packed")).fails(3, "refused");
+    assert_eq!(error["why"], "late");
     place.json(&moves("new", "shipped")).fails(2, "invalid");
     place.json(&moves("new", "lost")).fails(2, "invalid");
     place

@@ -77,13 +77,19 @@ struct Row {
 struct Report {
     file: String,
     rows: Vec<Row>,
+    /// What was made for this run and stays.
+    #[serde(skip)]
+    stays: String,
 }
 
 /// Makes the file and fills it row by row.
 pub fn run(file: Option<&Path>, json: bool) -> Result<Answer, Failure> {
-    let file = match file {
-        Some(file) => file.to_owned(),
-        None => fresh_folder()?.join("demo.sprag"),
+    let (file, stays) = match file {
+        Some(file) => (file.to_owned(), format!("file {}", file.display())),
+        None => {
+            let folder = fresh_folder()?;
+            (folder.join("demo.sprag"), format!("folder {}", folder.display()))
+        }
     };
     let rows = fill(&file);
     progress("");
@@ -92,6 +98,7 @@ pub fn run(file: Option<&Path>, json: bool) -> Result<Answer, Failure> {
     let report = Report {
         file: file.display().to_string(),
         rows,
+        stays,
     };
     Ok(Answer::new(json, Work::Read, &report, || report::text(&report))?.with_code(code))
 }

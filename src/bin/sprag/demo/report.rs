@@ -1,5 +1,7 @@
 //! The demo's rows as people read them.
 
+use crate::answer::plain;
+
 use super::technique::Technique;
 use super::{Report, Row};
 
@@ -23,7 +25,11 @@ pub fn text(report: &Report) -> String {
     });
     lines.push(format!(
         "Look for yourself: sprag get {} 'remembered key' 11 --long",
-        report.file
+        plain(&report.file)
+    ));
+    lines.push(format!(
+        "The {} stays; remove it when you have looked.",
+        plain(&report.stays)
     ));
     lines.join("\n")
 }

@@ -1,0 +1,172 @@
+//! What comes out of the command, as its help tells it: words, JSON, kinds of errors and exit codes.
+//!
+//! Texts only. [`failure`](crate::failure) owns the kinds and codes, [`answer`](crate::answer) what becomes of an answer
+//! that cannot be written; a test holds what is said here against what comes out.
+
+/// What the long help of the command says: the exit codes, and all JSON in one place.
+pub fn top() -> String {
+    format!("{EXITS}\n\n{JSON}")
+}
+
+pub const EXITS: &str = "\
+Exit codes:
+  0  done: applied, or nothing to do (repeat, unchanged, already there, already gone); the word is on stdout
+  1  demo only: a row is not as expected
+  2  usage, an invalid argument, or something too large
+  3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
+  4  there is no such file, table or record
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, another kind of table, or a value that is not what its table says
+  7  no room, an I/O error, or read-only: nothing was written
+  8  the outcome is not known; call again with the same --once
+
+A command that changes the store exits by what became of the store, also if nobody reads its stdout (| head -0): the answer
+then goes to stderr, with a note of what went wrong. A command that only reads exits 7 if its answer could not be written. A
+stdout that is closed from the start (>&-) counts as /dev/null: the answer is lost, and the exit code is that of the outcome.
+
+In texts, control characters of names, keys and paths are shown escaped (\\n, \\u{1b}); a value is printed as it is stored.
+Only init and demo create a file.";
+
+const JSON: &str = "\
+With --json, one object on one line of stdout:
+  init         {\"outcome\":\"created\",\"file\":..}
+  get          {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
+  put          {\"outcome\":\"applied\" or \"unchanged\",\"version\":..}
+               {\"outcome\":\"repeat\",\"version\":..,\"first_at\":..}
+  delete       {\"outcome\":\"applied\",\"version\":..} or {\"outcome\":\"already gone\"}
+  transition   {\"outcome\":\"applied\" or \"already there\",\"version\":..}
+  stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
+               \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[{\"name\":..,\"key\":..,\"codec\":..,\"machine\":..,\"states\":[..]}]}
+  clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
+  demo         {\"file\":..,\"rows\":[{\"technique\":..,\"deliveries\":..,\"before\":..,\"after\":..,\"version\":..,\"expected\":..,
+               \"as_expected\":..,\"absent\":..,\"present\":..}]}
+If a change was made and stdout could not be written, the object is on stderr and has \"note\":.. as its last field.
+
+An error is one object on stderr: {\"error\":{\"kind\":..,\"message\":..,\"causes\":[..]}}
+Its kinds, by exit code:
+  2  usage, invalid, too_large
+  3  conflict and refused, with \"found\":{\"version\":..,\"state\":..}; refused also with \"why\":.. (see help transition);
+     mismatch, with \"remembered\":{\"first_at\":..}; too_old
+  4  not_found (a file), no_table, no_record
+  5  busy
+  6  not_a_store, newer_format, corrupt, schema, decode
+  7  full, read_only, io, closed
+  8  in_doubt, unknown";
+
+pub const INIT: &str = "\
+On stdout: created file=.., with --json {\"outcome\":\"created\",\"file\":..}
+
+Exit codes:
+  0  created
+  2  the file exists, or BYTES is out of its range
+  4  there is no such folder
+  7  no room, an I/O error, or read-only: no file is left";
+
+pub const GET: &str = "\
+A value of a JSON table is printed as it is stored, one of a bincode table as base64. With --json:
+  {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
+where a key of kind u64 or i64 is a number and any other its text form, state is null in a table without states, and a bincode
+value is {\"base64\":..}.
+
+Exit codes:
+  0  printed
+  2  usage, or KEY is not of the table's kind
+  4  there is no such file, table or record
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or the value is not JSON though its table says so
+  7  an I/O error, also of stdout; or read-only";
+
+pub const PUT: &str = "\
+Words on stdout: applied, unchanged (the record already is what this call would have made it, by whom is not known), repeat
+(the same operation was done before under --once; the version is the one it answered then). With --json:
+  {\"outcome\":..,\"version\":..}, for repeat also \"first_at\":..
+
+Once: a remembered key belongs to the table, the record's key, the condition and the value without its whitespace; another of
+these under the same SCOPE/KEY is refused (3, mismatch). --keep is not part of it, and the first one counts: a repeat does not
+make it longer. applied and unchanged are remembered, and a repeat says so even if the record was changed or deleted since. A
+condition that does not hold is not remembered: a later try can still be applied.
+
+Exit codes:
+  0  applied, unchanged or repeat
+  2  usage, KEY or VALUE is not of the table's kind, or something is too large or nested too deep
+  3  the condition does not hold (also if there is no record), or the remembered key belongs to another operation
+  4  there is no such file (a file is never made), or no file at @PATH
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or the table has keys of another kind than --key says
+  7  no room, an I/O error, or read-only: nothing was written; or @PATH or stdin cannot be read (a folder, no permission)
+  8  the outcome is not known; call again with the same --once";
+
+pub const DELETE: &str = "\
+Words on stdout: applied (with the version that was removed), already gone (there is no such record, whatever the condition).
+With --json: {\"outcome\":\"applied\",\"version\":..} or {\"outcome\":\"already gone\"}
+
+Only put takes --once. A repeat of a delete is safe if nobody makes the record anew in between, or with --if-version.
+
+Exit codes:
+  0  applied or already gone
+  2  usage, or KEY is not of the table's kind
+  3  the condition does not hold
+  4  there is no such file or table
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: nothing was removed
+  8  the outcome is not known; call again; applied or already gone does not tell who removed the record";
+
+pub const TRANSITION: &str = "\
+Words on stdout: applied, already there (the record is in state TO; by whom it was moved is not known). With --json:
+  {\"outcome\":..,\"version\":..}
+
+A refusal says why; with --json in the field \"why\" of the error:
+  late      the record is already past FROM: a repeat, or overtaken by others
+  early     the record has not yet come to FROM: try again later
+  either    the machine has a cycle, so it may be one or the other
+  no path   no moves connect the state found with FROM and TO
+  no state  the record was written while its table had no states
+
+Only put takes --once. A repeat of a transition is safe where the machine has no cycle.
+
+Exit codes:
+  0  applied or already there
+  2  usage, no such state or move, a table without states, or KEY is not of the table's kind
+  3  refused: the record is in another state
+  4  there is no such file, table or record
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: nothing was written
+  8  the outcome is not known; call again; already there, or late if others moved it on, does not tell who moved it";
+
+pub const STATS: &str = "\
+The fields of --json are listed by sprag help.
+
+Exit codes:
+  0  printed
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  an I/O error, also of stdout; or read-only";
+
+pub const CLOCK: &str = "\
+On stdout: applied highest_wall=.., with --json {\"outcome\":\"applied\",\"highest_wall\":..}
+
+Exit codes:
+  0  applied
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: nothing was written
+  8  the outcome is not known; call again";
+
+pub const DEMO: &str = "\
+Each technique has a table of its name in the file, each delivery a record of its name (kill 1, kill 2, .. for the kills), so
+that every row can be looked up: sprag get FILE 'remembered key' 11 --long
+
+The technique none is wrong on purpose: its rows are as expected if they are as wrong as they must be.
+
+Exit codes:
+  0  every row is as expected
+  1  a row is not as expected
+  2  usage, or the file exists
+  4  there is no such folder
+  7  no room, an I/O error, also of stdout; or read-only";
