@@ -70,6 +70,11 @@ pub mod internals {
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
     };
 
+    /// Length in bytes of the good frame at the start of `bytes`, if there is one.
+    pub fn decode_frame(salt: u32, bytes: &[u8]) -> Option<usize> {
+        crate::codec::frame::decode(salt, bytes).map(|frame| frame.len)
+    }
+
     /// Whether a range has the encoded key.
     pub fn keys_contain<K: ?Sized>(keys: &crate::Keys<K>, encoded: &[u8]) -> bool {
         std::ops::RangeBounds::<[u8]>::contains(&keys.bounds(), encoded)

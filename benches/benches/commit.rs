@@ -2,7 +2,8 @@
 //!
 //! First the race, whose table and JSON (`target/sprag-bench/commit.json`) are the result; then criterion's own
 //! groups for one thread. `SPRAG_BENCH_DIR` names the folder to measure in, which must not lie in memory;
-//! `SPRAG_BENCH_SECS` shortens a slice for a smoke run.
+//! `SPRAG_BENCH_SECS` shortens a slice for a smoke run; `SPRAG_BENCH_PATIENCE` says for how many seconds, at each number of
+//! threads, the race may wait for other programs and run disturbed rounds again (none if it is not set).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use sprag_benches::floor::{Floor, Way};
 use sprag_benches::load::Load;
 use sprag_benches::peer::Failure;
 use sprag_benches::place::{self, Place};
-use sprag_benches::race::{Entrant, race};
+use sprag_benches::race::{Entrant, Pace, race};
 use sprag_benches::report::{self, Goal, Heat, Target};
 use sprag_benches::sprag::{self, Sprag};
 use sprag_benches::sqlite::{self, Sharing, Sqlite};
@@ -61,7 +62,13 @@ fn main() -> ExitCode {
 fn run() -> Result<(), Failure> {
     let target = place::target_folder(env!("CARGO_TARGET_TMPDIR"))?;
     let place = Place::new(target)?;
-    let time = place::seconds(SLICE_SECS)?;
+    let time = place::seconds("SPRAG_BENCH_SECS", SLICE_SECS)?;
+    let patience = place::seconds("SPRAG_BENCH_PATIENCE", 0.0)?;
+    let pace = Pace {
+        rounds: ROUNDS,
+        slice: time,
+        patience,
+    };
     let load_average = place::load_average();
     if load_average.is_some_and(|average| average > 0.5) {
         println!("the machine is busy and the ratios are worth less for it, load_average={load_average:?}");
@@ -71,7 +78,7 @@ fn run() -> Result<(), Failure> {
     let mut heats = Vec::new();
     for threads in THREADS {
         let mut entrants = entrants(&place, &load, threads, bytes)?;
-        race(&mut entrants, &load, threads, ROUNDS, time)?;
+        race(&mut entrants, &load, threads, pace)?;
         let heat = Heat::of(threads, &entrants)?;
         print!("{}", heat.table());
         heats.push(heat);

@@ -36,9 +36,9 @@ pub trait Peer: Sync {
         Ok(())
     }
 
-    /// Whether a kill at this moment leaves about as much to recover as can be.
-    fn hard_to_recover(&self) -> bool {
-        false
+    /// The share of what its log can hold that a kill at this moment would leave to recover; 0 without a log.
+    fn to_recover(&self) -> f64 {
+        0.0
     }
 
     /// Everything it holds, read back through its public face; `None` for a floor, which holds nothing.

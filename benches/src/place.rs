@@ -3,7 +3,7 @@
 //! A folder in memory is refused, since a sync there costs nothing and every ratio would be a lie.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::peer::Failure;
 
@@ -98,15 +98,15 @@ pub fn bytes_of(folder: &Path) -> Result<u64, Failure> {
     lengths.sum::<std::io::Result<u64>>().map_err(Failure::from)
 }
 
-/// `SPRAG_BENCH_SECS`, for a smoke run, or else `normal`.
+/// A number of seconds from the environment, or else `normal`.
 ///
 /// # Errors
-/// If it is set to something else than a number of seconds.
-pub fn seconds(normal: f64) -> Result<Duration, Failure> {
-    let secs = match std::env::var("SPRAG_BENCH_SECS") {
+/// If it is set to something else.
+pub fn seconds(variable: &str, normal: f64) -> Result<Duration, Failure> {
+    let secs = match std::env::var(variable) {
         Ok(text) => text
             .parse()
-            .map_err(|_| format!("not a number of seconds, SPRAG_BENCH_SECS={text}"))?,
+            .map_err(|_| format!("not a number of seconds, {variable}={text}"))?,
         Err(_) => normal,
     };
     Ok(Duration::try_from_secs_f64(secs)?)
@@ -116,6 +116,21 @@ pub fn seconds(normal: f64) -> Result<Duration, Failure> {
 pub fn load_average() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
+}
+
+/// The share of the processors from which on a slice says little: a sync then waits for a processor, not for the disk.
+pub const BUSY: f64 = 0.15;
+
+/// Returns when for half a second others took at most a third of [`BUSY`], or `longest` is over.
+pub fn wait_until_quiet(longest: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < longest {
+        let before = ticks();
+        std::thread::sleep(Duration::from_millis(500));
+        if share_of_others(before, ticks()).is_none_or(|share| share < BUSY / 3.0) {
+            return;
+        }
+    }
 }
 
 /// Processor time since the machine started, in the system's ticks.

@@ -172,27 +172,50 @@ impl Entrant {
     }
 }
 
+/// How long a race goes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Length of a slice.
+    pub slice: Duration,
+    /// How long the race waits, all in all, for others to leave the processors alone.
+    pub patience: Duration,
+}
+
 /// Gives every entrant one slice in each round, after a short one that warms up and is not counted.
+///
+/// While there is patience, a round waits until others take next to none of the processors, and one in which they took more
+/// than [`place::BUSY`] is run again. What decides is what others did, never what was measured.
 ///
 /// # Errors
 /// The first failure, or an entrant that at the end does not hold what it was given.
-pub fn race(
-    entrants: &mut [Entrant],
-    load: &Load,
-    threads: usize,
-    rounds: usize,
-    time: Duration,
-) -> Result<(), Failure> {
+pub fn race(entrants: &mut [Entrant], load: &Load, threads: usize, pace: Pace) -> Result<(), Failure> {
     for entrant in entrants.iter() {
-        entrant.run(load, threads, time / 4)?;
+        entrant.run(load, threads, pace.slice / 4)?;
     }
-    for round in 0..rounds {
-        let count = entrants.len();
+    let count = entrants.len();
+    let mut patience = pace.patience;
+    let mut round = 0;
+    while round < pace.rounds {
+        let started = Instant::now();
+        place::wait_until_quiet(patience);
+        let mut slices = Vec::new();
         for place in 0..count {
-            let entrant = &mut entrants[(place + round) % count];
-            let slice = entrant.run(load, threads, time)?;
-            entrant.slices.push(slice);
+            let index = (place + round) % count;
+            slices.push((index, entrants[index].run(load, threads, pace.slice)?));
         }
+        let disturbed = slices
+            .iter()
+            .any(|(_, slice)| slice.others.is_some_and(|share| share > place::BUSY));
+        if disturbed && !patience.is_zero() {
+            patience = patience.saturating_sub(started.elapsed());
+            continue;
+        }
+        for (index, slice) in slices {
+            entrants[index].slices.push(slice);
+        }
+        round += 1;
     }
     entrants.iter().try_for_each(|entrant| entrant.check(load))
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use crate::peer::Failure;
+use crate::place;
 use crate::race::Entrant;
 
 /// Median with the extremes.
@@ -73,8 +74,9 @@ pub struct Verdict {
     pub target: Target,
     /// What was measured, if the peer took part and counts it.
     pub found: Option<Spread>,
-    /// Whether the median reaches it. What was not measured is missed.
-    pub met: bool,
+    /// Whether the median reaches it. `None` if it was not measured, or if it is a ratio of rates and others took more of
+    /// the processors meanwhile than [`place::BUSY`]: with them a ratio says nothing, in either direction.
+    pub met: Option<bool>,
 }
 
 impl Target {
@@ -87,9 +89,12 @@ impl Target {
             Goal::OfSqlite(_) => Some(line.of_sqlite),
             Goal::LogBytesBelow(_) => line.handed,
         });
-        let met = found.is_some_and(|found| match self.goal {
-            Goal::OfFloor(least) | Goal::OfSqlite(least) => found.median >= least,
-            Goal::LogBytesBelow(bound) => found.median < bound,
+        let busy = heat
+            .and_then(|heat| heat.others)
+            .is_some_and(|others| others.median > place::BUSY);
+        let met = found.and_then(|found| match self.goal {
+            Goal::OfFloor(least) | Goal::OfSqlite(least) => (!busy).then_some(found.median >= least),
+            Goal::LogBytesBelow(bound) => Some(found.median < bound),
         });
         Verdict {
             target: self,
@@ -109,8 +114,9 @@ impl Verdict {
         };
         let word = match (self.found, self.met) {
             (None, _) => "not measured",
-            (Some(_), true) => "met",
-            (Some(_), false) => "MISSED",
+            (Some(_), None) => "not judged, the machine was busy",
+            (Some(_), Some(true)) => "met",
+            (Some(_), Some(false)) => "MISSED",
         };
         let found = self.found.map_or("-".to_owned(), |found| found.show(2));
         format!("{:2} threads, {wanted}: {found} {word}", self.target.threads)

@@ -94,10 +94,15 @@ impl Peer for Sprag {
         Ok(())
     }
 
-    /// In the middle of a checkpoint, with the other half nine tenths full.
-    fn hard_to_recover(&self) -> bool {
-        let stats = self.store.stats();
-        stats.is_ok_and(|stats| stats.checkpoint_pending && stats.log_used_bytes >= stats.log_half_bytes / 10 * 9)
+    /// A half that is in its checkpoint counts whole.
+    fn to_recover(&self) -> f64 {
+        let Ok(stats) = self.store.stats() else { return 0.0 };
+        let frozen = if stats.checkpoint_pending {
+            stats.log_half_bytes
+        } else {
+            0
+        };
+        (frozen + stats.log_used_bytes) as f64 / (2 * stats.log_half_bytes) as f64
     }
 
     /// Remembered keys cannot be listed; those of all steps that left an extra record are looked up.

@@ -111,8 +111,8 @@ impl Peer for Sqlite {
         })
     }
 
-    fn hard_to_recover(&self) -> bool {
-        std::fs::metadata(&self.log).is_ok_and(|log| log.len() >= LOG_BYTES_MAX / 10 * 9)
+    fn to_recover(&self) -> f64 {
+        std::fs::metadata(&self.log).map_or(0.0, |log| log.len() as f64 / LOG_BYTES_MAX as f64)
     }
 
     fn contents(&self) -> Result<Option<Contents>, Failure> {

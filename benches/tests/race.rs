@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sprag_benches::load::{Contents, Load, Step};
 use sprag_benches::peer::{Failure, Peer};
-use sprag_benches::race::{Entrant, Slice, race};
+use sprag_benches::race::{Entrant, Pace, Slice, race};
 use sprag_benches::report::{Goal, Heat, Spread, Target};
 
 const RECORDS: u64 = 100_000;
@@ -70,13 +70,12 @@ fn ran(name: &'static str, lazy: Lazy, threads: usize) -> (Vec<Entrant>, Result<
         steps: Mutex::default(),
     };
     let mut entrants = vec![Entrant::new(Box::new(paper), std::path::Path::new("."))];
-    let outcome = race(
-        &mut entrants,
-        &Load::new(RECORDS),
-        threads,
-        3,
-        Duration::from_millis(20),
-    );
+    let pace = Pace {
+        rounds: 3,
+        slice: Duration::from_millis(20),
+        patience: Duration::ZERO,
+    };
+    let outcome = race(&mut entrants, &Load::new(RECORDS), threads, pace);
     (entrants, outcome)
 }
 
@@ -137,7 +136,7 @@ fn a_target_that_nobody_ran_for_is_not_met() {
         goal: Goal::OfFloor(2.0),
     };
     let verdict = target.judge(&[], "sprag");
-    assert!(!verdict.met);
+    assert_eq!(verdict.met, None);
     assert_eq!(verdict.text(), " 8 threads, 2.00 of floor or better: - not measured");
 }
 
@@ -163,9 +162,34 @@ fn a_ratio_is_taken_within_a_round_and_judged_by_its_median() -> Result<(), Fail
         .found
         .map(|spread| (spread.median, spread.min, spread.max));
     assert_eq!(spread, Some((2.0, 1.9, 3.0)));
-    assert!(goal(Goal::OfFloor(2.0)).met && !goal(Goal::OfFloor(2.01)).met);
-    assert!(goal(Goal::OfSqlite(4.0)).met && !goal(Goal::OfSqlite(4.01)).met);
-    assert!(goal(Goal::LogBytesBelow(351.0)).met && !goal(Goal::LogBytesBelow(350.0)).met);
+    assert_eq!(goal(Goal::OfFloor(2.0)).met, Some(true));
+    assert_eq!(goal(Goal::OfFloor(2.01)).met, Some(false));
+    assert_eq!(goal(Goal::OfSqlite(4.0)).met, Some(true));
+    assert_eq!(goal(Goal::OfSqlite(4.01)).met, Some(false));
+    assert_eq!(goal(Goal::LogBytesBelow(351.0)).met, Some(true));
+    assert_eq!(goal(Goal::LogBytesBelow(350.0)).met, Some(false));
+    Ok(())
+}
+
+#[test]
+fn ratios_from_a_busy_machine_are_shown_and_not_judged() -> Result<(), Failure> {
+    let paper = |name| {
+        let (steps, lazy) = (Mutex::default(), Lazy::Nothing);
+        let mut entrant = Entrant::new(Box::new(Paper { name, lazy, steps }), std::path::Path::new("."));
+        let others = Some(0.5);
+        entrant.slices = vec![Slice { others, ..slice(10.0) }];
+        entrant
+    };
+    let heat = Heat::of(8, &["floor", "sqlite", "sprag"].map(paper))?;
+    let verdict = |goal| Target { threads: 8, goal }.judge(std::slice::from_ref(&heat), "sprag");
+    let ratio = verdict(Goal::OfFloor(0.5));
+    assert_eq!((ratio.met, ratio.found.map(|spread| spread.median)), (None, Some(1.0)));
+    assert!(
+        ratio.text().ends_with("not judged, the machine was busy"),
+        "{}",
+        ratio.text()
+    );
+    assert_eq!(verdict(Goal::LogBytesBelow(400.0)).met, Some(true));
     Ok(())
 }
 

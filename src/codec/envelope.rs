@@ -16,7 +16,7 @@ const FLAG_STATE: u8 = 1;
 /// What is stored under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// How many writes the key has had.
+    /// Grows with each write of the key.
     pub version: Version,
     /// Name of the state, if the table has states.
     pub state: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! The version of a record: how many writes its key has had.
+//! The version of a record: grows with each write of its key, and never comes again.
 //!
 //! No arithmetic but [`Version::next`], so that nobody gives a version twice by accident.
 
@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// Number of writes of a key. Grows by one with each write and is never given twice to one key, also not after a delete.
+/// How often a record was written. Grows by one with each write and is never given twice to a key.
+///
+/// A new record starts at 1 in a table that never removed one, and else one above the highest version that was ever removed
+/// from the table: so also a key that was never there can start above 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(NonZeroU64);

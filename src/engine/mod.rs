@@ -85,7 +85,7 @@ struct Stage {
 }
 
 /// The two readings of time that one transaction uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Now {
     /// Never early: what remembered keys end by, in nanoseconds.
     pub(crate) retention_ns: u64,
@@ -115,14 +115,10 @@ impl Engine {
         Ok(self.core.shared.published())
     }
 
-    /// The readings of time for a transaction that only reads.
+    /// The readings of time for a transaction that only reads. It takes its sample in as well: after the wall clock was set
+    /// back, a store that is only asked must not wait for the clock to catch up.
     pub(crate) fn now(&self) -> Now {
-        let sample = self.core.clock.sample();
-        let retention_ns = self.core.retention.lock().peek(sample);
-        Now {
-            retention_ns,
-            schedule_ns: self.core.schedule.now(sample),
-        }
+        self.core.now().0
     }
 
     /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
@@ -134,16 +130,12 @@ impl Engine {
             stage.roll_back(&self.core);
         }
         stage.ticket = begun.ticket;
-        let sample = self.core.clock.sample();
-        let retention_ns = self.core.retention.lock().advance(sample);
-        let now = Now {
-            retention_ns,
-            schedule_ns: self.core.schedule.now(sample),
-        };
+        let (now, highest_wall_ns) = self.core.now();
         Ok(Writer {
             core: &self.core,
             stage,
             now,
+            highest_wall_ns,
         })
     }
 
@@ -161,9 +153,11 @@ impl Engine {
     pub(crate) fn figures(&self) -> Result<Figures> {
         self.core.alive()?;
         let core = &self.core;
-        let (sequence, log_used_bytes) = {
+        // Both under the writer lock, so that a freeze lies before or after this look and never inside of it.
+        let (sequence, log_used_bytes, checkpoint_pending) = {
             let stage = core.stage.lock();
-            (stage.mark.sequence, stage.mark.position.used)
+            let Position { used, .. } = stage.mark.position;
+            (stage.mark.sequence, used, core.shared.frozen().is_some())
         };
         let retention = core.retention.lock();
         let counters = &core.group.env().counters;
@@ -173,7 +167,7 @@ impl Engine {
             hand_overs: counters.hand_overs.load(Ordering::Relaxed),
             log_bytes: counters.bytes.load(Ordering::Relaxed),
             checkpoints: core.checkpoints.load(Ordering::Relaxed),
-            checkpoint_pending: core.shared.frozen().is_some(),
+            checkpoint_pending,
             log_half_bytes: core.superblock.log_half_bytes,
             log_used_bytes,
             retention_ns: retention.now_ns(),
@@ -227,6 +221,8 @@ pub(crate) struct Writer<'a> {
     core: &'a Core,
     stage: MutexGuard<'a, Stage>,
     now: Now,
+    /// The mark that goes with `now`: a frame with an older time and a newer mark would lose what lies between.
+    highest_wall_ns: i64,
 }
 
 impl Writer<'_> {
@@ -252,8 +248,12 @@ impl Writer<'_> {
     /// `TooLarge` if the frame exceeds half of a log half; `Full` or `Io` if there is no room and none can be made, or
     /// if what this transaction saw was dropped by a failed sync. Nothing is staged then.
     pub(crate) fn commit(self, changes: Vec<Change>) -> Result<Ticket> {
-        let Writer { core, mut stage, now } = self;
-        let highest_wall_ns = core.retention.lock().highest_wall_ns();
+        let Writer {
+            core,
+            mut stage,
+            now,
+            highest_wall_ns,
+        } = self;
         let stage = &mut *stage;
         let header = stage.header(core.group.env().synced(), now.retention_ns, highest_wall_ns)?;
         stage.scratch.clear();
@@ -297,6 +297,18 @@ impl Writer<'_> {
 }
 
 impl Core {
+    /// Takes a sample in, and gives the time with the mark that goes with it. The clock is read under the lock: two samples
+    /// taken in the wrong order would age twice.
+    fn now(&self) -> (Now, i64) {
+        let mut retention = self.retention.lock();
+        let sample = self.clock.sample();
+        let now = Now {
+            retention_ns: retention.advance(sample),
+            schedule_ns: self.schedule.now(sample),
+        };
+        (now, retention.highest_wall_ns())
+    }
+
     fn alive(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             Err(closed())

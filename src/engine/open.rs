@@ -13,6 +13,7 @@ use super::log::{Half, Level, LogEnv, Mark, Position};
 use super::memory::Memory;
 use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
+use super::view::View;
 use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
 use crate::clock::{Clock, Retention, Sample, Schedule};
@@ -82,11 +83,15 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     base.close()
 }
 
-/// Opens the store that the disk holds.
+/// Opens the store that the disk holds, if `judge` accepts its newest state.
 ///
 /// # Errors
-/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, and `Io`; the disk is unchanged then.
-pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
+/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `Io`; the disk is unchanged then.
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    settings: &Settings,
+    judge: impl FnOnce(Arc<View>) -> Result<()>,
+) -> Result<Engine> {
     let superblock = read_superblock(&*disk)?;
     let halves = read_halves(&*disk, &superblock)?;
     let disk = Arc::new(Watched::new(disk));
@@ -95,17 +100,28 @@ pub(crate) fn open(disk: Arc<dyn Disk>, settings: &Settings) -> Result<Engine> {
     let runs = recovery::follow(superblock.salt(), &halves, applied)?;
     let life = u64::from_le_bytes(random()?);
 
-    rewrite_accepted(&*disk, &superblock, &halves, &runs)?;
-    base.arm()?;
-    bury_dead(&*disk, &superblock, &runs)?;
-
     let end = runs.last().map_or(applied, |run| run.last);
     let sample = settings.clock.sample();
     let retention = Retention::open(end.retention_ns, end.highest_wall_ns, sample, settings.max_offline);
     let head = head_of_block(&halves, &runs);
+    let accepted: Vec<(Half, usize)> = runs.iter().map(|run| (run.half, run.len)).collect();
     let core = build(
-        disk, superblock, base, runs, applied, head, life, retention, sample, settings,
+        disk.clone(),
+        superblock,
+        base,
+        runs,
+        applied,
+        head,
+        life,
+        retention,
+        sample,
+        settings,
     )?;
+    judge(core.shared.published())?;
+
+    rewrite_accepted(&*disk, &superblock, &halves, &accepted)?;
+    core.base.arm()?;
+    bury_dead(&*disk, &superblock, &accepted)?;
     start(core)
 }
 
@@ -234,12 +250,17 @@ fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Ve
     Half::BOTH.into_iter().map(load).collect()
 }
 
-fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Result<()> {
-    for run in runs {
-        let accepted = bytes_of(halves, run.half).get(..run.len).unwrap_or_default();
-        write(disk, run.half.begins(superblock.log_half_bytes), accepted)?;
+fn rewrite_accepted(
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    halves: &[(Half, Vec<u8>)],
+    accepted: &[(Half, usize)],
+) -> Result<()> {
+    for (half, len) in accepted {
+        let bytes = bytes_of(halves, *half).get(..*len).unwrap_or_default();
+        write(disk, half.begins(superblock.log_half_bytes), bytes)?;
     }
-    if runs.is_empty() {
+    if accepted.is_empty() {
         return Ok(());
     }
     disk.sync().map_err(|cause| Error::io("sync the log", None, cause))
@@ -250,10 +271,10 @@ fn rewrite_accepted(disk: &dyn Disk, superblock: &Superblock, halves: &[(Half, V
 /// What follows can be a frame of a crashed life with one sector missing. The next frame may be written to the same
 /// place, and of that write a power loss may keep just this sector, with the very bytes that were missing: without its
 /// header the dead frame does not rise. Not before the base is armed, since a half is free only if the base is durable.
-fn bury_dead(disk: &dyn Disk, superblock: &Superblock, runs: &[Run]) -> Result<()> {
+fn bury_dead(disk: &dyn Disk, superblock: &Superblock, accepted: &[(Half, usize)]) -> Result<()> {
     let half_bytes = superblock.log_half_bytes;
     for half in Half::BOTH {
-        let end = runs.iter().find(|run| run.half == half).map_or(0, |run| run.len as u64);
+        let end = accepted_of(accepted, half) as u64;
         let zeros = [0; frame::HEAD];
         let room = half_bytes.saturating_sub(end).min(zeros.len() as u64) as usize;
         write(
@@ -273,6 +294,14 @@ fn head_of_block(halves: &[(Half, Vec<u8>)], runs: &[Run]) -> Vec<u8> {
         .get(from..run.len)
         .unwrap_or_default()
         .to_vec()
+}
+
+/// Length of the accepted frames of a half.
+fn accepted_of(accepted: &[(Half, usize)], half: Half) -> usize {
+    accepted
+        .iter()
+        .find(|(other, _)| *other == half)
+        .map_or(0, |(_, len)| *len)
 }
 
 fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Disk;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RecursiveRwLock};
 
 /// A disk whose failed syncs are counted.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Watched {
     disk: Arc<dyn Disk>,
     /// Held for the time of a sync, so that a failure is counted before the next sync begins.
     syncing: Mutex<()>,
+    /// Held for reading by each synced write until its failure is counted.
+    synced_writes: RecursiveRwLock<()>,
     failed_syncs: AtomicU64,
 }
 
@@ -25,13 +27,27 @@ impl Watched {
         Watched {
             disk,
             syncing: Mutex::new(()),
+            synced_writes: RecursiveRwLock::new(()),
             failed_syncs: AtomicU64::new(0),
         }
     }
 
-    /// How many syncs failed.
+    /// How many syncs failed, synced writes included: the system tells an error of any page to whoever asks first.
     pub(super) fn failed_syncs(&self) -> u64 {
         self.failed_syncs.load(Ordering::Acquire)
+    }
+
+    /// The same, when every synced write that had begun by now is counted.
+    pub(super) fn failed_syncs_settled(&self) -> u64 {
+        drop(self.synced_writes.write());
+        self.failed_syncs()
+    }
+
+    fn counted(&self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() {
+            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
+        }
+        result
     }
 }
 
@@ -49,16 +65,13 @@ impl Disk for Watched {
     }
 
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.write_synced(offset, data)
+        let _under_way = self.synced_writes.read();
+        self.counted(self.disk.write_synced(offset, data))
     }
 
     fn sync(&self) -> io::Result<()> {
         let _syncing = self.syncing.lock();
-        let result = self.disk.sync();
-        if result.is_err() {
-            self.failed_syncs.fetch_add(1, Ordering::AcqRel);
-        }
-        result
+        self.counted(self.disk.sync())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

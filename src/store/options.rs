@@ -13,7 +13,7 @@ use crate::disk::ram::RamDisk;
 use crate::engine::{self, Level, Settings};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::table::{Declared, TableSpec};
+use crate::table::{Declared, TableSpec, catalog};
 
 /// How long a store that is synced at intervals waits after the first unsynced byte, if nothing else is asked for.
 const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(200);
@@ -140,7 +140,7 @@ impl Options {
     ///
     /// # Errors
     /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Corrupt`, `Busy`, `ReadOnly`, `Schema` for a
-    /// declared table, `Io`. No byte of the file was changed then, except by the recovery before a `Schema` error.
+    /// declared table, `Invalid` for one that breaks a rule, `Io`. No byte of the file was changed then.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let disk = FileDisk::open(path, self.wait)?;
@@ -191,6 +191,7 @@ impl Options {
     /// Makes a new store on a disk.
     #[doc(hidden)]
     pub fn create_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        self.declared()?;
         engine::create(&disk, &self.settings)?;
         disk.sync()
             .map_err(|cause| Error::io("sync the new store", None, cause))?;
@@ -205,6 +206,7 @@ impl Options {
 
     /// Fills a file under construction and gives it its name; `None` if somebody else was first.
     fn build(&self, path: &Path, building: create::Building) -> Result<Option<FileDisk>> {
+        self.declared()?;
         let disk: Arc<dyn Disk> = Arc::new(FileDisk::clone(&building));
         engine::create(&disk, &self.settings).map_err(|cause| at(path, cause))?;
         drop(disk);
@@ -214,9 +216,15 @@ impl Options {
         }
     }
 
+    /// The declared tables, if every one of them keeps its rules.
+    fn declared(&self) -> Result<Vec<Declared>> {
+        self.declared.iter().cloned().collect()
+    }
+
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
-        let declared = self.declared.into_iter().collect::<Result<Vec<_>>>()?;
-        let store = Store::with(engine::open(disk, &self.settings)?, self.verify_values);
+        let declared = self.declared()?;
+        let engine = engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
+        let store = Store::with(engine, self.verify_values);
         store.declare(&declared)?;
         Ok(store)
     }

@@ -1,15 +1,16 @@
 //! Reading: one snapshot, owned values.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::Inner;
 use crate::codec::Keys;
 use crate::dedupe::{self, Remembered};
-use crate::engine::{Engine, Merge, Span};
+use crate::engine::{Bytes, Engine, Merge, Span};
 use crate::error::Result;
 use crate::record::{self, Raw};
 use crate::table::catalog::{self, TableInfo};
-use crate::table::{Record, TableSpec, record_of};
+use crate::table::{Record, TableSpec, in_record, record_of};
 use crate::txn::Txn;
 
 /// One state of the store, to look up and to scan.
@@ -47,17 +48,19 @@ impl<'s> ReadTx<'s> {
         let Some(info) = self.resolve(&table)? else {
             return Ok(None);
         };
-        let raw = record::read(&self.txn, &whole_key(&info, &encoded))?;
-        raw.map(|raw| record_of(&table, &raw)).transpose()
+        let raw = record::read(&self.txn, &whole_key(&info, &encoded));
+        let raw = raw.map_err(|cause| in_record(&info, &encoded, cause))?;
+        raw.map(|raw| record_of(&table, &info, &encoded, &raw)).transpose()
     }
 
     /// The records of a range, one by one, in its direction. Sees this transaction's own writes.
     ///
     /// # Errors
-    /// As [`ReadTx::get`]; each item can fail as well, and an error ends the scan.
+    /// As [`ReadTx::get`]. An item can fail as well: `Decode`, `Schema` and `Corrupt` name the record, and the scan goes on
+    /// behind it; an error of the file ends the scan.
     pub fn scan<T: TableSpec>(&self, table: T, keys: Keys<T::Key>) -> Result<Scan<'_, T>> {
         let entries = match self.resolve(&table)? {
-            Some(info) if !keys.is_empty() => Some(self.entries(&info, &keys)?),
+            Some(info) if !keys.is_empty() => Some((self.entries(&info, &keys)?, info)),
             _ => None,
         };
         Ok(Scan { table, entries })
@@ -87,10 +90,7 @@ impl<'s> ReadTx<'s> {
                 });
             }
             let encoded = record::encoded_key(&key);
-            records.push((
-                table.decode_key(encoded)?,
-                record_of(&table, &Raw::decode(&key, &bytes)?)?,
-            ));
+            records.push(item_of(&table, &info, &key, &bytes)?);
             last = Some(encoded.to_vec());
         }
         Ok(Page { records, next: None })
@@ -120,7 +120,7 @@ impl<'s> ReadTx<'s> {
         catalog::find(&self.txn, name)
     }
 
-    fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<std::sync::Arc<TableInfo>>> {
+    fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<Arc<TableInfo>>> {
         self.inner.catalog.resolve(&self.txn, &|| self.engine.read(), table)
     }
 
@@ -133,22 +133,34 @@ impl<'s> ReadTx<'s> {
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'a, T> {
     table: T,
-    entries: Option<Merge<'a>>,
+    entries: Option<(Merge<'a>, Arc<TableInfo>)>,
 }
 
 impl<T: TableSpec> Iterator for Scan<'_, T> {
     type Item = Result<(T::OwnedKey, Record<T::Value, T::State>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let item = self.entries.as_mut()?.next()?.and_then(|(key, bytes)| {
-            let owned = self.table.decode_key(record::encoded_key(&key))?;
-            Ok((owned, record_of(&self.table, &Raw::decode(&key, &bytes)?)?))
-        });
-        if item.is_err() {
-            self.entries = None;
-        }
-        Some(item)
+        let (entries, info) = self.entries.as_mut()?;
+        Some(
+            entries
+                .next()?
+                .and_then(|(key, bytes)| item_of(&self.table, info, &key, &bytes)),
+        )
     }
+}
+
+/// Key and record of an entry; an error names the record.
+fn item_of<T: TableSpec>(
+    table: &T,
+    info: &TableInfo,
+    key: &[u8],
+    bytes: &Bytes,
+) -> Result<(T::OwnedKey, Record<T::Value, T::State>)> {
+    let encoded = record::encoded_key(key);
+    let named = |cause| in_record(info, encoded, cause);
+    let owned = table.decode_key(encoded).map_err(named)?;
+    let raw = Raw::decode(key, bytes).map_err(named)?;
+    Ok((owned, record_of(table, info, encoded, &raw)?))
 }
 
 /// A range of a table's keys as a span of whole keys.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Declared, DynTable, TableSpec};
 use crate::codec::{Bincode, Codec, CodecId, KeyKind};
-use crate::engine::{Bytes, Space, Span, View};
+use crate::engine::{Bytes, Now, Space, Span, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::TABLE_NAME_BYTES_MAX;
 use crate::machine::Machine;
@@ -108,6 +108,7 @@ impl Catalog {
             return Ok(Some(info));
         }
         let declared = table.declared()?;
+        check_name(&declared.name)?;
         let Some((info, bytes)) = load(txn, &declared.name)? else {
             return Ok(None);
         };
@@ -176,6 +177,21 @@ impl Catalog {
         }
         Ok(())
     }
+}
+
+/// Compares declarations with a state of the file, before anything is written.
+///
+/// # Errors
+/// `Schema`, naming both sides; `Invalid` for a name; `Corrupt`, `Io`.
+pub(crate) fn agree(view: Arc<View>, declared: &[Declared]) -> Result<()> {
+    let txn = Txn::new(view, Now::default());
+    for table in declared {
+        check_name(&table.name)?;
+        if let Some((info, _)) = load(&txn, &table.name)? {
+            compare(&info, table)?;
+        }
+    }
+    Ok(())
 }
 
 /// Compares a declaration with the file, and creates or grows the entry. Says whether it was changed.

@@ -22,13 +22,15 @@ pub use catalog::TableInfo;
 
 /// A named set of records, typed at the call site. Passed by value; usually a constant.
 ///
-/// `K` is the key (`u64`, `i64`, `str`, `[u8]`, `[u8; N]`, pairs), `V` the value (any serde type), `S` the states of the
-/// records ([`Stateless`], or a type declared with [`machine!`](crate::machine!)), `C` the encoding of values ([`Bincode`],
-/// or `Json` for values that people read and that evolve).
+/// `K` is the key (`u64`, `i64`, `str`, `[u8]`, `[u8; N]`, pairs of owned parts), `V` the value (any serde type), `S` the
+/// states of the records ([`Stateless`], or a type declared with [`machine!`](crate::machine!)), `C` the encoding of values
+/// ([`Bincode`], or `Json` for values that people read and that evolve).
 ///
 /// ```
 /// # use sprag::Table;
 /// const BALANCES: Table<u64, i64> = Table::new("balances");
+/// // A kind that the file calls (str,u64); inside a pair the part is a String.
+/// const LINES: Table<(String, u64), String> = Table::new("lines");
 /// ```
 ///
 /// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
@@ -73,7 +75,7 @@ impl<K: ?Sized, V, S, C> std::fmt::Debug for Table<K, V, S, C> {
 pub struct Record<V, S = ()> {
     /// The value.
     pub value: V,
-    /// Number of writes of this key.
+    /// Grows by one with each write of this key; see [`Version`].
     pub version: Version,
     /// The state; `()` in a table without states.
     pub state: S,
@@ -292,13 +294,32 @@ impl TableSpec for &DynTable {
     }
 }
 
-/// A record of a table from its bytes.
-pub(crate) fn record_of<T: TableSpec>(table: &T, raw: &Raw) -> Result<Record<T::Value, T::State>> {
+/// A record of a table from its bytes; an error names table and key.
+pub(crate) fn record_of<T: TableSpec>(
+    table: &T,
+    info: &TableInfo,
+    encoded_key: &[u8],
+    raw: &Raw,
+) -> Result<Record<T::Value, T::State>> {
+    let named = |cause| in_record(info, encoded_key, cause);
     Ok(Record {
-        value: table.decode_value(&raw.value)?,
+        value: table.decode_value(&raw.value).map_err(named)?,
         version: raw.version,
-        state: table.parse_state(raw.state.as_deref())?,
+        state: table.parse_state(raw.state.as_deref()).map_err(named)?,
     })
+}
+
+/// An error about one record, with the record named: whoever scans must be able to find it.
+pub(crate) fn in_record(info: &TableInfo, encoded_key: &[u8], cause: Error) -> Error {
+    let key = match DynKey::decode(info.key_kind(), encoded_key) {
+        Ok(key) => format!("{:?}", key.to_string()),
+        Err(_) => format!("bytes \"{}\"", encoded_key.escape_ascii()),
+    };
+    let kind = cause.kind();
+    cause.into_kind(
+        kind,
+        format!("cannot read a record, table={:?}, key={key}", info.name()),
+    )
 }
 
 impl Found {

@@ -1,13 +1,28 @@
 //! Features through the public API, in one binary.
 #![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
+mod bad_files;
+mod bad_input;
+mod cli;
 mod clock;
+mod clocks;
+mod closing;
 mod codec;
+mod common;
 mod conditions;
+mod consume;
 mod crash;
+mod demo;
 mod disk;
 mod keys_order;
 mod machine;
+mod model;
 mod random;
+mod reports_cv;
+mod reports_id;
+mod reports_sm;
+mod reports_tx;
+mod schema;
+mod techniques;
 mod tidy;
 mod values;

@@ -10,9 +10,13 @@ use sprag::{ErrorKind, Found};
 
 use crate::answer::time_text;
 
-/// A failure as it is shown. Serialises as the inside of the `error` object.
+/// A failure as it is shown. In a box, since results carry it everywhere.
+#[derive(Debug)]
+pub struct Failure(Box<Told>);
+
+/// The inside of the `error` object.
 #[derive(Debug, Serialize)]
-pub struct Failure {
+struct Told {
     kind: &'static str,
     message: String,
     causes: Vec<String>,
@@ -39,19 +43,19 @@ struct FirstDelivery {
 
 #[derive(Serialize)]
 struct Enclosed<'a> {
-    error: &'a Failure,
+    error: &'a Told,
 }
 
 impl Failure {
     fn new(kind: &'static str, code: u8, message: impl Into<String>) -> Failure {
-        Failure {
+        Failure(Box::new(Told {
             kind,
             message: message.into(),
             causes: Vec::new(),
             found: None,
             remembered: None,
             code,
-        }
+        }))
     }
 
     /// The arguments are no command.
@@ -126,7 +130,7 @@ impl Failure {
     pub fn because(mut self, cause: &dyn std::error::Error) -> Failure {
         let mut next = Some(cause);
         while let Some(cause) = next {
-            self.causes.push(cause.to_string());
+            self.0.causes.push(cause.to_string());
             next = cause.source();
         }
         self
@@ -134,7 +138,7 @@ impl Failure {
 
     fn with_found(mut self, found: &Found) -> Failure {
         let version = found.version().map(sprag::Version::get);
-        self.found = Some(FoundRecord {
+        self.0.found = Some(FoundRecord {
             version,
             state: found.state().map(str::to_owned),
         });
@@ -142,21 +146,21 @@ impl Failure {
     }
 
     pub fn code(&self) -> u8 {
-        self.code
+        self.0.code
     }
 
     /// As text with a line for each cause, or as one line of JSON.
     pub fn shown(&self, json: bool) -> String {
         if json {
             // Texts and numbers only: this does not fail.
-            return serde_json::to_string(&Enclosed { error: self }).unwrap_or_default();
+            return serde_json::to_string(&Enclosed { error: &self.0 }).unwrap_or_default();
         }
-        let mut text = format!("sprag: {}: {}", self.kind.replace('_', " "), self.message);
-        for cause in &self.causes {
+        let mut text = format!("sprag: {}: {}", self.0.kind.replace('_', " "), self.0.message);
+        for cause in &self.0.causes {
             text.push_str("\n  caused by: ");
             text.push_str(cause);
         }
-        if self.code == 8 {
+        if self.0.code == 8 {
             text.push_str("\n  whether it was applied is not known: call again, with the same --once if there was one");
         }
         text
@@ -171,7 +175,7 @@ impl From<sprag::Error> for Failure {
             failure = failure.because(cause);
         }
         if let Some(remembered) = error.remembered() {
-            failure.remembered = Some(FirstDelivery {
+            failure.0.remembered = Some(FirstDelivery {
                 first_at: time_text(remembered.first_at()),
             });
         }

@@ -98,7 +98,7 @@ impl ShownTable {
 }
 
 pub fn stats(store: &Store, file: &Path, json: bool) -> Result<Answer, Failure> {
-    let tables = store.read(|tx| tx.tables())?;
+    let tables = store.read(|tx| Ok::<_, Failure>(tx.tables()?))?;
     let Stats {
         sequence,
         log_half_bytes,

@@ -77,6 +77,23 @@ impl std::fmt::Debug for BaseSnapshot {
     }
 }
 
+impl Opened {
+    /// Drops redb, which commits once more if it can. Whoever wants to know how that went calls [`Base::close`].
+    fn discard(&mut self) {
+        let database = self.database.take();
+        let _ = caught(|| {
+            drop(database);
+            Ok(())
+        });
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
 impl Base {
     /// Makes an empty base behind `offset` of a file under construction.
     pub(crate) fn create(disk: Arc<Watched>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
@@ -118,6 +135,10 @@ impl Base {
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
         let open = self.open.lock();
         let database = open.database.as_ref().ok_or_else(closed)?;
+        caught(|| Base::snapshot_of(database))
+    }
+
+    fn snapshot_of(database: &Database) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -144,6 +165,10 @@ impl Base {
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))?;
         let database = open.database.as_ref().ok_or_else(closed)?;
+        caught(|| Base::apply_to(database, memory, applied))
+    }
+
+    fn apply_to(database: &Database, memory: &Memory, applied: Applied) -> Result<()> {
         let mut writing = database.begin_write().map_err(from_redb)?;
         writing.set_durability(Durability::Immediate).map_err(from_redb)?;
         writing.set_quick_repair(true);
@@ -181,7 +206,7 @@ impl Base {
 
     fn open_anew(&self, open: &mut Opened) -> Result<()> {
         open.region.retire();
-        open.database = None;
+        open.discard();
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
         Ok(())
@@ -190,7 +215,7 @@ impl Base {
     /// Closes redb; later calls answer `Closed`.
     pub(crate) fn close(&self) -> Result<()> {
         match self.open.lock().database.take() {
-            Some(database) => database.close().map_err(from_redb),
+            Some(database) => caught(|| database.close().map_err(from_redb)),
             None => Ok(()),
         }
     }
@@ -201,8 +226,10 @@ impl BaseSnapshot {
         let Some((space, key)) = Space::split(key) else {
             return Ok(None);
         };
-        let found = self.table(space).get(key).map_err(from_redb)?;
-        Ok(found.map(|guard| Arc::from(guard.value())))
+        caught(|| {
+            let found = self.table(space).get(key).map_err(from_redb)?;
+            Ok(found.map(|guard| Arc::from(guard.value())))
+        })
     }
 
     /// The entries inside `span`, in the order of the scan.
@@ -223,18 +250,20 @@ impl BaseSnapshot {
             Bound::Unbounded
         };
         let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let range = self.table(space).range::<&[u8]>(bounds).map_err(from_redb)?;
-        let entry = move |item: std::result::Result<(Guard, Guard), redb::StorageError>| {
-            let (key, value) = item.map_err(from_redb)?;
-            let mut whole = space.key(key.value().len());
-            whole.extend_from_slice(key.value());
-            Ok((Arc::from(whole), Some(Arc::from(value.value()))))
+        let mut range = caught(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
+        let reverse = span.reverse;
+        let next = move || {
+            let step = || {
+                let item = if reverse { range.next_back() } else { range.next() };
+                let Some(item) = item else { return Ok(None) };
+                let (key, value) = item.map_err(from_redb)?;
+                let mut whole = space.key(key.value().len());
+                whole.extend_from_slice(key.value());
+                Ok(Some((Arc::from(whole), Some(Arc::from(value.value())))))
+            };
+            caught(step).transpose()
         };
-        Ok(if span.reverse {
-            Box::new(range.rev().map(entry))
-        } else {
-            Box::new(range.map(entry))
-        })
+        Ok(Box::new(std::iter::from_fn(next)))
     }
 
     fn table(&self, space: Space) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
@@ -246,7 +275,6 @@ impl BaseSnapshot {
     }
 }
 
-type Guard = redb::AccessGuard<'static, &'static [u8]>;
 type Writable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 fn change(table: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -330,25 +358,25 @@ impl Applied {
     }
 }
 
-/// Opens redb over a region. A panic inside it on damaged bytes is a finding about the file, not about the caller.
+/// Opens redb over a region.
 fn open_redb(region: &Arc<Region>, cache_bytes: usize, may_create: bool) -> Result<Database> {
     let backend = Backend {
         region: region.clone(),
         may_create,
     };
-    let open = move || {
-        Database::builder()
-            .set_cache_size(cache_bytes)
-            .create_with_backend(backend)
-    };
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
-        Ok(Ok(database)) => Ok(database),
-        Ok(Err(cause)) => Err(from_redb(cause)),
-        Err(_) => Err(Error::new(
-            ErrorKind::Corrupt,
-            "the base cannot be opened: its structure is damaged",
-        )),
-    }
+    caught(|| {
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        builder.create_with_backend(backend).map_err(from_redb)
+    })
+}
+
+/// Calls redb. It trusts the bytes of its pages, so a panic inside it is a finding about the file, not about the caller.
+fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        let message = "the base is damaged: its pages contradict each other";
+        Err(Error::new(ErrorKind::Corrupt, message))
+    })
 }
 
 fn closed() -> Error {

@@ -209,7 +209,7 @@ impl Region {
     fn sync_disk(&self) -> io::Result<()> {
         self.disk.sync()?;
         match self.unsynced_since.lock().take() {
-            Some(count) if count != self.disk.failed_syncs() => Err(io::Error::other(
+            Some(count) if count != self.disk.failed_syncs_settled() => Err(io::Error::other(
                 "another sync of the file failed since the pages were written",
             )),
             _ => Ok(()),

@@ -222,8 +222,8 @@ pub fn doors(source: &Source) -> Vec<String> {
         ),
         (
             &["thread", "::", "sleep"],
-            &["src/disk/file"],
-            "only the wait for the lock of another process sleeps",
+            &["src/disk/file", "src/bin/sprag/demo/kill"],
+            "only the wait for the lock of another process sleeps, and the demo before it kills one",
         ),
         (
             &["fs", "::"],
@@ -249,7 +249,9 @@ pub fn doors(source: &Source) -> Vec<String> {
 /// A source file starts with its head and fits its length.
 pub fn shape(source: &Source) -> Vec<String> {
     let mut findings = Vec::new();
-    if !source.text.starts_with("//!") {
+    // The facade's head is the README.
+    let heads = ["//!", "#![doc = include_str!(\"../README.md\")]"];
+    if !heads.iter().any(|head| source.text.starts_with(head)) {
         findings.push(source.finding(
             1,
             "a source file begins with `//!`: what it owns, refuses, and may be relied on for",

@@ -12,10 +12,9 @@ use std::fs::DirBuilder;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sprag::Store;
+use sprag::{Clock as _, Store, SystemClock};
 
 use crate::answer::{Answer, Work};
 use crate::failure::Failure;
@@ -188,12 +187,9 @@ fn fresh_folder() -> Result<PathBuf, Failure> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     let process = std::process::id();
-    // Unique by process and time; a clock before 1970 is as good as any.
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos();
-    let folder = std::env::temp_dir().join(format!("sprag-demo-{process}-{nanos}"));
+    // Unique by process and time, however wrong the clock is.
+    let time = SystemClock::new().sample().wall_ns;
+    let folder = std::env::temp_dir().join(format!("sprag-demo-{process}-{time}"));
     match builder.create(&folder) {
         Ok(()) => Ok(folder),
         Err(cause) => Err(Failure::io("make a folder for the demo", Some(&folder), &cause)),

@@ -1,0 +1,98 @@
+//! What the trials share: stores of every sort, a watchdog, threads that start together, and short words for answers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use sprag::testkit::SimDisk;
+use sprag::{Error, ErrorKind, ManualClock, Options, Version};
+
+/// No call of a trial may take longer than this. Generous, since the machine may be busy with something else.
+const WATCHDOG: Duration = Duration::from_secs(5);
+
+/// Small log halves and a small cache, so that checkpoints happen within a test.
+pub fn small() -> Options {
+    Options::new().log_half_bytes(16 << 10).cache_bytes(1 << 20)
+}
+
+/// The same with a clock that only the test moves.
+pub fn small_with(clock: &ManualClock) -> Options {
+    small().clock(Arc::new(clock.clone()))
+}
+
+/// A disk to hand to `create_on` and `open_on`.
+pub fn shared(disk: &SimDisk) -> Arc<SimDisk> {
+    Arc::new(disk.clone())
+}
+
+/// A folder of the test's own, gone with the value.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// The kind of the error that a call must have answered.
+pub fn kind_of<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.expect_err("an error").kind()
+}
+
+/// The text of the error that a call must have answered, after a look at its kind.
+pub fn text_of<T: std::fmt::Debug>(kind: ErrorKind, result: Result<T, Error>) -> String {
+    let error = result.expect_err("an error");
+    assert_eq!(error.kind(), kind, "{error:?}");
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+pub fn version(number: u64) -> Version {
+    Version::try_from(number).expect("a version")
+}
+
+/// Runs `f` on a thread of its own, and fails if it is not done in time. A panic of `f` goes on here.
+pub fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, outcome) = mpsc::channel();
+    thread::spawn(move || {
+        // Nobody listens any more if the watchdog was faster.
+        let _ = done.send(catch_unwind(AssertUnwindSafe(f)));
+    });
+    match outcome.recv_timeout(WATCHDOG) {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => panic!("{what}: not done within {WATCHDOG:?}"),
+    }
+}
+
+/// Runs `f` on `count` threads that start together; gives their results in the order of their numbers.
+pub fn at_once<R: Send>(count: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let barrier = Barrier::new(count);
+    let (f, barrier) = (&f, &barrier);
+    thread::scope(|scope| {
+        let run = |number| {
+            move || {
+                barrier.wait();
+                f(number)
+            }
+        };
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(run(number))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread without a panic"))
+            .collect()
+    })
+}
+
+/// The message of a panic that `f` must end with.
+pub fn panic_of<R>(f: impl FnOnce() -> R) -> String {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(f)) else {
+        panic!("no panic came out")
+    };
+    match panic.downcast::<&'static str>() {
+        Ok(text) => (*text).to_owned(),
+        Err(_) => panic!("another panic came out"),
+    }
+}

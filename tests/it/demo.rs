@@ -1,0 +1,162 @@
+//! The demo, run as a user runs it, against literals; and the file that it leaves, read again by `sprag get`.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Report {
+    file: String,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    technique: String,
+    deliveries: String,
+    before: i64,
+    after: i64,
+    version: u64,
+    expected: i64,
+    as_expected: bool,
+    absent: u32,
+    present: u32,
+}
+
+fn sprag(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sprag"))
+        .args(args)
+        .output()
+        .expect("the command starts")
+}
+
+fn text_of(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+/// Technique, deliveries, what is stored after them, and its version.
+const ROWS: [(&str, &str, i64, u64); 29] = [
+    ("none", "1", 140, 8),
+    ("none", "2", 180, 9),
+    ("none", "3", 220, 10),
+    ("none", "11", 540, 18),
+    ("none", "8 at once", 420, 15),
+    ("set", "1", 140, 8),
+    ("set", "2", 140, 8),
+    ("set", "3", 140, 8),
+    ("set", "11", 140, 8),
+    ("set", "8 at once", 140, 8),
+    ("set", "kill", 140, 8),
+    ("remembered key", "1", 140, 8),
+    ("remembered key", "2", 140, 8),
+    ("remembered key", "3", 140, 8),
+    ("remembered key", "11", 140, 8),
+    ("remembered key", "8 at once", 140, 8),
+    ("remembered key", "kill", 140, 8),
+    ("conditional write", "1", 140, 8),
+    ("conditional write", "2", 140, 8),
+    ("conditional write", "3", 140, 8),
+    ("conditional write", "11", 140, 8),
+    ("conditional write", "8 at once", 140, 8),
+    ("conditional write", "kill", 140, 8),
+    ("state machine", "1", 140, 8),
+    ("state machine", "2", 140, 8),
+    ("state machine", "3", 140, 8),
+    ("state machine", "11", 140, 8),
+    ("state machine", "8 at once", 140, 8),
+    ("state machine", "kill", 140, 8),
+];
+
+/// Whatever comes and whoever dies, every technique but `none` ends at the state after one delivery, and the file says so
+/// to somebody who only reads it.
+#[test]
+fn the_demo_ends_at_140_and_version_8_and_the_file_says_the_same() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("demo.sprag");
+    let file = text_of(&path);
+    let output = sprag(&["demo", file, "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+    let report: Report = serde_json::from_slice(&output.stdout).expect("the object of the demo");
+    assert_eq!(report.file, file);
+    let shown: Vec<_> = report
+        .rows
+        .iter()
+        .map(|row| (row.technique.as_str(), row.deliveries.as_str(), row.after, row.version))
+        .collect();
+    assert_eq!(shown, ROWS);
+
+    for row in &report.rows {
+        assert_eq!(
+            (row.before, row.expected, row.as_expected),
+            (100, row.after, true),
+            "{row:?}"
+        );
+        if row.deliveries == "kill" {
+            assert!(
+                row.absent >= 3 && row.present >= 3 && row.absent + row.present >= 20,
+                "{row:?}"
+            );
+        } else {
+            assert_eq!((row.absent, row.present), (0, 0), "{row:?}");
+        }
+        let key = if row.deliveries == "kill" {
+            "kill 1"
+        } else {
+            &row.deliveries
+        };
+        let output = sprag(&["get", file, &row.technique, key, "--json"]);
+        let state = if row.technique == "state machine" {
+            "\"shipped\""
+        } else {
+            "null"
+        };
+        let expected = format!(
+            "{{\"table\":\"{}\",\"key\":\"{key}\",\"version\":{},\"state\":{state},\"value\":{}}}\n",
+            row.technique, row.version, row.after
+        );
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+        assert_eq!(output.status.code(), Some(0));
+    }
+    let output = sprag(&["get", file, "remembered key", "11", "--long"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "version 8\nstate none\nvalue 140\n"
+    );
+}
+
+/// A file that is there stays as it is.
+#[test]
+fn the_demo_refuses_a_file_that_exists() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("mine.txt");
+    std::fs::write(&path, "mine").expect("a file");
+    let output = sprag(&["demo", text_of(&path)]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.stdout, b"");
+    assert_eq!(std::fs::read(&path).expect("the file"), b"mine");
+}
+
+/// Without a file it makes one among the temporary files, and says where.
+#[test]
+fn the_demo_without_a_file_names_the_one_it_made() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let output = Command::new(env!("CARGO_BIN_EXE_sprag"))
+        .arg("demo")
+        .env("TMPDIR", dir.path())
+        .output()
+        .expect("the command starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("Every row is as expected.\n"), "{text}");
+    let folders: Vec<_> = std::fs::read_dir(dir.path()).expect("the folder").collect();
+    let [Ok(folder)] = folders.as_slice() else {
+        panic!("one folder, folders={folders:?}")
+    };
+    let file = folder.path().join("demo.sprag");
+    assert!(text.contains(text_of(&file)), "{text}");
+    assert_eq!(sprag(&["get", text_of(&file), "set", "3"]).stdout, b"140\n");
+}
