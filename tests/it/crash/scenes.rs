@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use sprag::testkit::{CrashPlan, Disk, Event, EventKind, FaultKind, FaultMode, SimDisk};
 use sprag::{Error, ErrorKind, Level, ManualClock, Options, Store};
@@ -17,6 +18,8 @@ const SEEDS: u64 = 40;
 struct Scene {
     disk: SimDisk,
     level: Level,
+    /// Checkpoints run on a thread of their own.
+    background: bool,
     clock: ManualClock,
     history: Mutex<History>,
 }
@@ -29,6 +32,7 @@ impl Scene {
         let scene = Scene {
             disk,
             level,
+            background: false,
             clock,
             history: Mutex::new(vec![work::salt(7, false)]),
         };
@@ -44,20 +48,32 @@ impl Scene {
 
     /// The same past on another disk.
     fn on(&self, disk: SimDisk) -> Scene {
-        let (level, clock, history) = (self.level, self.clock.clone(), self.history().into());
         Scene {
             disk,
-            level,
-            clock,
-            history,
+            level: self.level,
+            background: self.background,
+            clock: self.clock.clone(),
+            history: self.history().into(),
+        }
+    }
+
+    fn in_background(self) -> Scene {
+        Scene {
+            background: true,
+            ..self
         }
     }
 
     fn options(&self) -> Options {
-        Options::new()
+        let options = Options::new()
             .level(self.level)
             .clock(Arc::new(self.clock.clone()))
-            .checkpoints_in_line()
+            .sync_interval(Duration::from_secs(3600));
+        if self.background {
+            options
+        } else {
+            options.checkpoints_in_line()
+        }
     }
 
     fn open(&self) -> Store {
@@ -331,6 +347,16 @@ fn frames_in_the_next_half_are_dead_if_those_before_them_are_lost() {
 
 /// One commit is handed over while `more` others wait for the next round; then the disk loses what it is given.
 fn lose_a_round(scene: &Scene, store: &Store, more: u64) -> (Result<u64, Error>, Vec<Result<u64, Error>>) {
+    lose_a_round_after(scene, store, more, || {})
+}
+
+/// Calls `meanwhile` when all are staged.
+fn lose_a_round_after(
+    scene: &Scene,
+    store: &Store,
+    more: u64,
+    meanwhile: impl FnOnce(),
+) -> (Result<u64, Error>, Vec<Result<u64, Error>>) {
     let layout = Layout::of(&scene.disk);
     let (started, begin) = mpsc::channel();
     let (staged, go_on) = mpsc::channel::<()>();
@@ -348,6 +374,7 @@ fn lose_a_round(scene: &Scene, store: &Store, more: u64) -> (Result<u64, Error>,
             others.push(scope.spawn(|| scene.commit(store)));
             wait_until_staged(store, sequence);
         }
+        meanwhile();
         scene.lose_log();
         staged.send(()).unwrap();
         let others = others.into_iter().map(|other| other.join().unwrap()).collect();
@@ -586,4 +613,172 @@ fn readers_see_no_commit_before_it_is_durable() {
     let seen = seen.lock().unwrap().take().unwrap();
     assert_eq!(seen.unwrap(), before);
     assert_eq!(scene.shown(&store), before + 1);
+}
+
+#[test]
+fn a_dead_frame_does_not_rise_when_a_torn_write_brings_the_sector_that_it_lacks() {
+    const SECTOR: usize = 512;
+    let scene = Scene::new(Level::Sync);
+    scene.commit_all(&scene.open(), 1);
+    let layout = Layout::of(&scene.disk);
+    // The same commit twice, first of its life both times: one size, one payload, two headers.
+    let stamp = Stamp {
+        number: 2,
+        salt: work::salt(99, false),
+    };
+    let write = |scene: &Scene| {
+        let store = scene.open();
+        let bytes = Arc::new(Mutex::new((0, Vec::new())));
+        let taken = Arc::clone(&bytes);
+        scene.disk.on_event(move |event, _| {
+            if event.kind == EventKind::WriteSynced {
+                *taken.lock().unwrap() = (event.offset, event.data.to_vec());
+            }
+        });
+        let before = scene.disk.kill();
+        store.write(|tx| work::apply(tx, stamp, PAD)).unwrap();
+        scene.disk.stop_observing();
+        (before, std::mem::take(&mut *bytes.lock().unwrap()))
+    };
+    let (before, (at, dead)) = write(&scene);
+    assert_eq!(layout.frames(&dead).len(), 1);
+    // A sector that holds nothing but payload is lost.
+    let sector = (at as usize + 100).next_multiple_of(SECTOR) - at as usize;
+    let payload = sector..dead.len().min(sector + SECTOR);
+    assert!(payload.len() > 100);
+    before.write(at, &dead[..payload.start]).unwrap();
+    before.write(at + payload.end as u64, &dead[payload.end..]).unwrap();
+    before.sync().unwrap();
+    let torn = scene.on(before);
+    assert_eq!(torn.reopen().1, 1);
+
+    let (before, (next_at, next)) = write(&torn);
+    assert_eq!((next_at, next.len()), (at, dead.len()), "they line up");
+    assert_eq!(next[payload.clone()], dead[payload.clone()], "and say the same");
+    before.write(at + payload.start as u64, &next[payload.clone()]).unwrap();
+    before.sync().unwrap();
+    assert_eq!(
+        torn.on(before).reopen().1,
+        1,
+        "what was seen to be absent is there again"
+    );
+}
+
+/// Calls `hook` once, in the call of the checkpoint's thread that comes `passing` calls of this kind after the last half
+/// begins to be frozen.
+fn in_checkpoint(
+    scene: &Scene,
+    kind: EventKind,
+    passing: u64,
+    hook: impl FnOnce() + Send + 'static,
+) -> Arc<AtomicBool> {
+    let base_at = Layout::of(&scene.disk).log().end;
+    let left = Mutex::new(passing);
+    let done = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&done);
+    let when = move |event: &Event<'_>| {
+        let mut left = left.lock().unwrap();
+        let here = event.kind == kind && (kind == EventKind::Sync || event.offset >= base_at);
+        if here && *left > 0 {
+            *left -= 1;
+            return false;
+        }
+        here
+    };
+    once(&scene.disk, when, move || {
+        hook();
+        ends.store(true, Ordering::Release);
+    });
+    done
+}
+
+fn wait_for(done: &AtomicBool) {
+    while !done.load(Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_checkpoint_whose_sync_fails_takes_no_frame_from_a_later_sync_of_the_log() {
+    // The first sync is that of the log, the second the first one of the base.
+    for passing in [1, 2] {
+        let scene = Arc::new(Scene::new(Level::Buffered).in_background());
+        let store = scene.open();
+        scene.fill(&store, 0);
+        let (inner, held) = (Arc::clone(&scene), store.clone());
+        let done = in_checkpoint(&scene, EventKind::Sync, passing, move || {
+            inner.commit(&held).unwrap();
+            inner
+                .disk
+                .fail(FaultKind::Sync, 0, FaultMode::FailOnce, std::io::ErrorKind::Other);
+        });
+        scene.commit(&store).unwrap();
+        wait_for(&done);
+        let last = scene.commit_all(&store, 2);
+        store.sync().unwrap();
+        assert_eq!(scene.disk.faults_fired(), 1, "the sync of the base came first");
+        scene.assert_durable(last, last);
+    }
+}
+
+#[test]
+fn a_sync_of_the_log_that_fails_takes_no_page_from_a_checkpoint() {
+    let scene = Arc::new(Scene::new(Level::Buffered).in_background());
+    let store = scene.open();
+    scene.fill(&store, 0);
+    // A frame that is written while the log is synced for the checkpoint waits for the next sync of the log; that one
+    // comes between the pages of the checkpoint, and fails.
+    let (inner, held) = (Arc::clone(&scene), store.clone());
+    let layout = Layout::of(&scene.disk);
+    let calls = Mutex::new((0, 0));
+    let done = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&done);
+    scene.disk.on_event(move |event, disk| {
+        let (syncs, pages) = {
+            let mut calls = calls.lock().unwrap();
+            calls.0 += u64::from(event.kind == EventKind::Sync);
+            calls.1 += u64::from(event.kind == EventKind::Write && event.offset >= layout.log().end);
+            *calls
+        };
+        if event.kind == EventKind::Sync && syncs == 1 {
+            inner.commit(&held).unwrap();
+        }
+        if event.kind == EventKind::Write && pages == 4 && !ends.swap(true, Ordering::AcqRel) {
+            disk.fail(FaultKind::Sync, 0, FaultMode::FailOnce, std::io::ErrorKind::Other);
+            assert_eq!(held.sync().unwrap_err().kind(), ErrorKind::Io);
+        }
+    });
+    scene.commit(&store).unwrap();
+    wait_for(&done);
+    // Waits for the checkpoint where it needs its half.
+    let mut last = 0;
+    for _ in 0..120 {
+        if let Ok(number) = scene.commit(&store) {
+            last = number;
+        }
+    }
+    scene.disk.stop_observing();
+    store.sync().unwrap();
+    scene.assert_durable(last, last);
+}
+
+#[test]
+fn a_checkpoint_waits_until_what_it_takes_is_handed_over_and_durable() {
+    let scene = Scene::new(Level::Sync).in_background();
+    let store = scene.open();
+    scene.fill(&store, 2);
+    let before = scene.shown(&store);
+    // The second one fills the half, the third begins the next: the checkpoint may start, and waits for the second.
+    let (first, others) = lose_a_round_after(&scene, &store, 2, || {
+        for _ in 0..20_000 {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(first.unwrap_err().kind(), ErrorKind::InDoubt);
+    assert!(others.into_iter().all(|other| other.is_err()));
+    scene.history.lock().unwrap().truncate(before as usize + 2);
+    scene.assert_durable(before, before + 1);
+    scene.disk.heal();
+    let last = scene.commit_all(&store, 100);
+    scene.assert_durable(last, last);
 }

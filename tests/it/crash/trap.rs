@@ -240,7 +240,7 @@ impl Trap {
                 && below
                     .first()
                     .zip(frames.first())
-                    .is_some_and(|(old, new)| old.at == 0 && old.sequence < new.sequence);
+                    .is_some_and(|(old, new)| old.sequence < new.sequence);
             written[at..end].copy_from_slice(&event.data[..end - at]);
         }
         let pending = disk.pending_changes() > 0;
