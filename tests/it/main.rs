@@ -14,6 +14,7 @@ mod consume;
 mod crash;
 mod demo;
 mod disk;
+mod healing;
 mod keys_order;
 mod machine;
 mod model;
