@@ -15,6 +15,7 @@ mod crash;
 mod demo;
 mod disk;
 mod healing;
+mod hostile;
 mod keys_order;
 mod machine;
 mod model;
