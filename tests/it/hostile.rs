@@ -1,8 +1,13 @@
 //! Arguments at the edge of what is possible, and a disk that panics: an error, no waiting for ever, nothing left behind.
 
-use sprag::{CodecId, DynKey, DynTable, ErrorKind, KeyKind, Store, Table};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{kind_of};
+use sprag::testkit::{Disk, RamDisk};
+use sprag::{CodecId, DynKey, DynTable, ErrorKind, KeyKind, Level, Store, Table};
+
+use crate::common::{in_time, kind_of, small};
 
 const SOUND: Table<u64, u64> = Table::new("sound");
 
@@ -29,4 +34,54 @@ fn a_kind_of_key_that_the_catalogue_could_not_read_back_is_refused_when_the_tabl
     let table = DynTable::new("deep enough", kind, CodecId::Bincode);
     store.put(&table, &key, &vec![1]).expect("a put");
     assert!(store.get(&table, &key).expect("a read").is_some());
+}
+
+/// A disk whose syncs panic on command.
+#[derive(Debug)]
+struct Panicking {
+    disk: RamDisk,
+    armed: AtomicBool,
+}
+
+impl Disk for Panicking {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write_synced(offset, data)
+    }
+    fn sync(&self) -> io::Result<()> {
+        assert!(!self.armed.load(Ordering::Acquire), "the disk panics");
+        self.disk.sync()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+}
+
+#[test]
+fn writers_hear_closed_and_do_not_wait_for_ever_when_the_background_thread_is_gone() {
+    let disk = Arc::new(Panicking {
+        disk: RamDisk::new(),
+        armed: AtomicBool::new(false),
+    });
+    let table: Table<u64, Vec<u8>> = Table::new("values");
+    let store = small().level(Level::Buffered).create_on(disk.clone()).expect("a store");
+    disk.armed.store(true, Ordering::Release);
+    let kind = in_time("a write without a background thread", move || {
+        (0..1000)
+            .find_map(|key| store.put(table, &key, &vec![1; 3000]).err())
+            .map(|error| {
+                // The store syncs once more when it is dropped.
+                disk.armed.store(false, Ordering::Release);
+                error.kind()
+            })
+    });
+    assert_eq!(kind, Some(ErrorKind::Closed));
 }
