@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sprag::testkit::{Disk, RamDisk};
-use sprag::{CodecId, DynKey, DynTable, ErrorKind, KeyKind, Level, Store, Table};
+use sprag::{CodecId, DynKey, DynTable, ErrorKind, KeyKind, Level, Machine, MachineDef, Store, Table};
 
 use crate::common::{in_time, kind_of, small};
 
@@ -84,4 +84,20 @@ fn writers_hear_closed_and_do_not_wait_for_ever_when_the_background_thread_is_go
             })
     });
     assert_eq!(kind, Some(ErrorKind::Closed));
+}
+
+#[test]
+fn a_machine_of_all_states_and_moves_is_judged_at_once() {
+    let names: Vec<&'static str> = (0..256).map(|n| &*format!("s{n}").leak()).collect();
+    let moves: Vec<(&str, &str)> = (0..256)
+        .flat_map(|a| (a + 1..256).map(move |b| (a, b)))
+        .map(|(a, b)| (names[a], names[b]))
+        .collect();
+    let def = MachineDef::new("wide", names.clone().leak(), "s0", moves.leak());
+    // Every look at a table that is not cached judges its machine.
+    in_time("ten judgements", move || {
+        for _ in 0..10 {
+            Machine::from_def(&def).expect("a machine");
+        }
+    });
 }
