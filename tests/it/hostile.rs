@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sprag::testkit::{Disk, RamDisk};
 use sprag::{CodecId, DynKey, DynTable, ErrorKind, KeyKind, Level, Machine, MachineDef, Store, Table};
 
-use crate::common::{in_time, kind_of, small};
+use crate::common::{folder, in_time, kind_of, small};
 
 const SOUND: Table<u64, u64> = Table::new("sound");
 
@@ -100,4 +100,18 @@ fn a_machine_of_all_states_and_moves_is_judged_at_once() {
             Machine::from_def(&def).expect("a machine");
         }
     });
+}
+
+#[test]
+fn a_create_whose_declared_tables_do_not_fit_into_one_commit_leaves_no_file() {
+    let folder = folder();
+    let path = folder.path().join("x.sprag");
+    let mut options = small();
+    let names: Vec<&'static str> = (0..60_u8).map(|n| &*format!("{n:0>255}").leak()).collect();
+    for name in names {
+        options = options.declare(Table::<u64, u64>::new(name));
+    }
+    assert_eq!(kind_of(options.clone().create_new(&path)), ErrorKind::TooLarge);
+    assert_eq!(kind_of(options.open_or_create(&path)), ErrorKind::TooLarge);
+    assert_eq!(folder.path().read_dir().expect("the folder").count(), 0);
 }
