@@ -9,7 +9,7 @@ pub const VALUE_DEPTH_MAX: usize = 128;
 /// Elements that the sequences and maps of one value may have beyond one for each encoded byte. Only elements that take no
 /// byte, as of `Vec<()>`, ever need them.
 pub const VALUE_FREE_ELEMENTS_MAX: usize = 1 << 16;
-/// Deepest nesting of pairs in a kind of key, in levels, where it is read from text.
+/// Deepest nesting of pairs in a kind of key, in levels.
 pub const KEY_PAIR_DEPTH_MAX: usize = 8;
 /// Longest name of a table in bytes.
 pub const TABLE_NAME_BYTES_MAX: usize = 255;

@@ -14,8 +14,18 @@ use super::base::BaseSnapshot;
 use super::shared::{Frozen, Work};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Body of the background thread.
+/// Says that nobody makes room any more, also if the thread ends by a panic.
+struct Ended<'a>(&'a Core);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.shared.stop();
+    }
+}
+
+/// Body of the background thread. Once it has ended, whoever waits for room hears `Closed`.
 pub(super) fn run(core: &Core) {
+    let _ended = Ended(core);
     loop {
         match core.shared.next_work(core.sync_interval) {
             Work::Stop => return,

@@ -112,6 +112,11 @@ impl Engine {
     /// The newest state that is durable at the store's level.
     pub(crate) fn read(&self) -> Result<Arc<View>> {
         self.core.alive()?;
+        let view = self.core.shared.published();
+        if !view.base.is_spent() {
+            return Ok(view);
+        }
+        self.core.renew_base()?;
         Ok(self.core.shared.published())
     }
 
@@ -125,6 +130,9 @@ impl Engine {
     pub(crate) fn begin(&self) -> Result<Writer<'_>> {
         let mut stage = self.core.stage.lock();
         self.core.alive()?;
+        if self.core.shared.base().is_spent() {
+            self.core.renew_base()?;
+        }
         let begun = self.core.group.begin(&stage.ticket)?;
         if begun.rolled_back {
             stage.roll_back(&self.core);
@@ -315,6 +323,13 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+
+    /// Opens redb anew after an error that it would answer for ever; a closure that reads meanwhile gets that error.
+    fn renew_base(&self) -> Result<()> {
+        let base = self.base.renewed()?;
+        self.shared.renew(base);
+        Ok(())
     }
 
     /// Where a frame of `len` bytes goes. Freezes the half in use if it has no room, and waits for the other one.

@@ -176,14 +176,24 @@ impl Shared {
         drop((old, frozen));
     }
 
+    pub(crate) fn base(&self) -> Arc<BaseSnapshot> {
+        self.state.lock().base.clone()
+    }
+
+    /// Puts a new opening of the base in the place of a spent one. Not if a checkpoint was faster: what it took from the
+    /// memory tables is not in an older state.
+    pub(crate) fn renew(&self, base: Arc<BaseSnapshot>) {
+        let mut state = self.state.lock();
+        if state.base.is_spent() && state.base.applied.sequence <= base.applied.sequence {
+            state.show_over(base);
+        }
+    }
+
     /// A checkpoint failed; `base` is the base opened anew, if that went well.
     pub(crate) fn checkpoint_failed(&self, cause: Error, base: Option<Arc<BaseSnapshot>>) {
         let mut state = self.state.lock();
         if let Some(base) = base {
-            let mut published = View::clone(&state.published);
-            published.base = base.clone();
-            state.published = Arc::new(published);
-            state.base = base;
+            state.show_over(base);
         }
         state.failure = Some(cause);
         state.wanted = false;
@@ -254,6 +264,16 @@ impl Shared {
                 waited = wait_at_most(&self.work, &mut state, interval);
             }
         }
+    }
+}
+
+impl State {
+    /// Shows the same changes over another opening of the base.
+    fn show_over(&mut self, base: Arc<BaseSnapshot>) {
+        let mut published = View::clone(&self.published);
+        published.base = base.clone();
+        self.published = Arc::new(published);
+        self.base = base;
     }
 }
 

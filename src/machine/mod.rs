@@ -307,9 +307,25 @@ impl Machine {
         self.states.get(usize::try_from(place).ok()?).map(String::as_str)
     }
 
+    /// A state on a cycle, if there is one. A state that no move leads to is on none, so it leaves with its moves, again
+    /// and again; without a cycle nothing is left to be searched.
     fn state_on_a_cycle(&self) -> Option<&str> {
+        let mut moves = self.moves.clone();
+        loop {
+            let before = moves.len();
+            let mut entered = vec![false; self.states.len()];
+            for &(_, to) in &moves {
+                if let Some(mark) = entered.get_mut(to as usize) {
+                    *mark = true;
+                }
+            }
+            moves.retain(|&(from, _)| entered.get(from as usize) == Some(&true));
+            if moves.len() == before {
+                break;
+            }
+        }
         (0..self.states.len() as u32)
-            .find(|&place| decide::reaches(&self.moves, place, place))
+            .find(|&place| decide::reaches(&moves, place, place))
             .and_then(|p| self.state(p))
     }
 }

@@ -209,6 +209,11 @@ impl Options {
         self.declared()?;
         let disk: Arc<dyn Disk> = Arc::new(FileDisk::clone(&building));
         engine::create(&disk, &self.settings).map_err(|cause| at(path, cause))?;
+        if !self.declared.is_empty() {
+            // Tables that the log cannot take fail here, while nobody can see the file.
+            let store = self.clone().start(disk.clone()).map_err(|cause| at(path, cause))?;
+            store.close()?;
+        }
         drop(disk);
         match building.finish()? {
             Finished::Created(disk) => Ok(Some(disk)),

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, Version, encode_key, encode_verified};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::{KEY_BYTES_MAX, KEY_PAIR_DEPTH_MAX};
 use crate::machine::{Machine, StateOf, Stateless};
 use crate::record::{Found, Raw};
 
@@ -151,7 +151,7 @@ where
         let machine = S::machine()?;
         Ok(Declared {
             name: self.name.to_owned(),
-            key: K::kind(),
+            key: kept_kind(K::kind())?,
             codec: C::ID,
             machine,
             any_machine: false,
@@ -244,7 +244,7 @@ impl TableSpec for &DynTable {
         let DynTable { name, key, codec } = (*self).clone();
         Ok(Declared {
             name,
-            key,
+            key: kept_kind(key)?,
             codec,
             machine: None,
             any_machine: true,
@@ -292,6 +292,16 @@ impl TableSpec for &DynTable {
     fn parse_state(&self, stored: Option<&str>) -> Result<Option<String>> {
         Ok(stored.map(str::to_owned))
     }
+}
+
+/// The kind, if the catalogue could read back what it would write of it.
+fn kept_kind(kind: KeyKind) -> Result<KeyKind> {
+    let text = kind.to_string();
+    if text.parse().is_ok_and(|read: KeyKind| read == kind) {
+        return Ok(kind);
+    }
+    let message = format!("kind of key nests deeper than can be kept, depth_max={KEY_PAIR_DEPTH_MAX}, key={text}");
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 /// A record of a table from its bytes; an error names table and key.

@@ -14,6 +14,8 @@ mod consume;
 mod crash;
 mod demo;
 mod disk;
+mod healing;
+mod hostile;
 mod keys_order;
 mod machine;
 mod model;

@@ -4,9 +4,11 @@
 //! (two-phase), so that opening takes milliseconds at any size. No user code runs inside a redb transaction.
 //!
 //! Others may rely on: [`Base::apply`] is atomic and durable once it returned, and may be repeated; a snapshot never
-//! changes; redb latches every error, so after one the base is opened anew over the same region.
+//! changes; redb latches every error, so after one, also of a read, the opening is spent and the base is opened anew over
+//! the same region.
 
 mod region;
+mod spent;
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use super::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use region::{Backend, Region};
+use spent::{Spent, caught};
 
 type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -59,6 +62,7 @@ struct Opened {
     /// `None` only after an attempt to open anew failed; the next attempt starts there.
     database: Option<Database>,
     region: Arc<Region>,
+    spent: Spent,
 }
 
 /// One state of the base; readers hold it as long as they like, and pin its pages.
@@ -66,6 +70,7 @@ pub(crate) struct BaseSnapshot {
     meta: ReadOnlyTable<&'static [u8], &'static [u8]>,
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
     ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    spent: Spent,
     pub(crate) applied: Applied,
 }
 
@@ -78,6 +83,12 @@ impl std::fmt::Debug for BaseSnapshot {
 }
 
 impl Opened {
+    fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
+        let database = self.database.as_ref().ok_or_else(closed)?;
+        let spent = &self.spent;
+        spent.reading(|| Base::snapshot_of(database, spent.clone()))
+    }
+
     /// Drops redb, which commits once more if it can. Whoever wants to know how that went calls [`Base::close`].
     fn discard(&mut self) {
         let database = self.database.take();
@@ -119,6 +130,7 @@ impl Base {
             open: Mutex::new(Opened {
                 database: Some(database),
                 region,
+                spent: Spent::default(),
             }),
         }
     }
@@ -133,12 +145,17 @@ impl Base {
 
     /// The state after the last [`Base::apply`].
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
-        let open = self.open.lock();
-        let database = open.database.as_ref().ok_or_else(closed)?;
-        caught(|| Base::snapshot_of(database))
+        self.open.lock().snapshot()
     }
 
-    fn snapshot_of(database: &Database) -> Result<Arc<BaseSnapshot>> {
+    /// The newest state, after redb was opened anew if the opening in use is spent.
+    pub(crate) fn renewed(&self) -> Result<Arc<BaseSnapshot>> {
+        let mut open = self.open.lock();
+        self.open_if_spent(&mut open)?;
+        open.snapshot()
+    }
+
+    fn snapshot_of(database: &Database, spent: Spent) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -150,6 +167,7 @@ impl Base {
             meta: table(META)?,
             records: table(RECORDS)?,
             ending: table(ENDING)?,
+            spent,
             applied,
         };
         Ok(Arc::new(snapshot))
@@ -158,9 +176,7 @@ impl Base {
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
         let mut open = self.open.lock();
-        if open.database.is_none() {
-            self.open_anew(&mut open)?;
-        }
+        self.open_if_spent(&mut open)?;
         open.region
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))?;
@@ -204,7 +220,15 @@ impl Base {
         self.open_anew(&mut self.open.lock())
     }
 
+    fn open_if_spent(&self, open: &mut Opened) -> Result<()> {
+        if open.database.is_none() || open.spent.is_set() {
+            self.open_anew(open)?;
+        }
+        Ok(())
+    }
+
     fn open_anew(&self, open: &mut Opened) -> Result<()> {
+        std::mem::take(&mut open.spent).set();
         open.region.retire();
         open.discard();
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
@@ -222,11 +246,16 @@ impl Base {
 }
 
 impl BaseSnapshot {
+    /// Whether reads of it fail from now on, until redb was opened anew.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.is_set()
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let Some((space, key)) = Space::split(key) else {
             return Ok(None);
         };
-        caught(|| {
+        self.spent.reading(|| {
             let found = self.table(space).get(key).map_err(from_redb)?;
             Ok(found.map(|guard| Arc::from(guard.value())))
         })
@@ -250,7 +279,8 @@ impl BaseSnapshot {
             Bound::Unbounded
         };
         let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let mut range = caught(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
+        let spent = self.spent.clone();
+        let mut range = spent.reading(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
         let reverse = span.reverse;
         let next = move || {
             let step = || {
@@ -261,7 +291,7 @@ impl BaseSnapshot {
                 whole.extend_from_slice(key.value());
                 Ok(Some((Arc::from(whole), Some(Arc::from(value.value())))))
             };
-            caught(step).transpose()
+            spent.reading(step).transpose()
         };
         Ok(Box::new(std::iter::from_fn(next)))
     }
@@ -368,14 +398,6 @@ fn open_redb(region: &Arc<Region>, cache_bytes: usize, may_create: bool) -> Resu
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
         builder.create_with_backend(backend).map_err(from_redb)
-    })
-}
-
-/// Calls redb. It trusts the bytes of its pages, so a panic inside it is a finding about the file, not about the caller.
-fn caught<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        let message = "the base is damaged: its pages contradict each other";
-        Err(Error::new(ErrorKind::Corrupt, message))
     })
 }
 

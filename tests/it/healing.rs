@@ -1,0 +1,161 @@
+//! A device that failed for a moment: what works while it does, and that all of it works again without opening anew.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use sprag::testkit::{CrashPlan, Disk, FaultKind, FaultMode, SimDisk};
+use sprag::{ErrorKind, Store, Table};
+
+use crate::common::{in_time, kind_of, shared, small};
+
+const TABLE: Table<u64, Vec<u8>> = Table::new("values");
+
+/// Writes records until the first of them are in the base, and gives their number.
+fn fill(store: &Store) -> u64 {
+    let mut key = 0;
+    while store.stats().expect("figures").checkpoints < 2 {
+        store.put(TABLE, &key, &vec![key as u8; 3000]).expect("a put");
+        key += 1;
+    }
+    key
+}
+
+#[test]
+fn one_failed_read_of_the_base_leaves_later_reads_and_writes_alone() {
+    let disk = SimDisk::new();
+    let store = small()
+        .cache_bytes(0)
+        .checkpoints_in_line()
+        .create_on(shared(&disk))
+        .expect("a store");
+    fill(&store);
+    disk.fail(FaultKind::Read, 0, FaultMode::FailOnce, io::ErrorKind::Other);
+    assert_eq!(kind_of(store.get(TABLE, &0)), ErrorKind::Io);
+    assert_eq!(disk.faults_fired(), 1);
+    let record = store.get(TABLE, &0).expect("a read after the device is well again");
+    assert_eq!(record.expect("the record").value, vec![0; 3000]);
+    store
+        .put(TABLE, &0, &vec![1])
+        .expect("a write after the device is well again");
+}
+
+#[test]
+fn a_device_that_fails_every_call_for_a_while_is_used_again_when_it_is_well() {
+    let disk = SimDisk::new();
+    let store = small().cache_bytes(0).create_on(shared(&disk)).expect("a store");
+    let count = fill(&store);
+    for kind in [
+        FaultKind::Write,
+        FaultKind::WriteSynced,
+        FaultKind::Sync,
+        FaultKind::Read,
+        FaultKind::Len,
+    ] {
+        disk.fail(kind, 0, FaultMode::FailForever, io::ErrorKind::Other);
+    }
+    for key in 0..20 {
+        store.put(TABLE, &(1000 + key), &vec![9; 3000]).expect_err("no device");
+    }
+    disk.heal();
+    let after = in_time("a write after the device is well again", move || {
+        let first = store.put(TABLE, &5000, &vec![7; 3000]);
+        let found = (0..count).map(|key| store.get(TABLE, &key).map(|record| record.is_some()));
+        let found: Result<Vec<bool>, _> = found.collect();
+        (first.map(|_| ()), found)
+    });
+    after.0.expect("the write");
+    assert!(after.1.expect("the reads").into_iter().all(|there| there));
+}
+
+/// A disk on which a write-back fails in the way Linux tells it: once, to whoever syncs next, also by a synced write of
+/// another range. The pages are clean by then, and what they held is lost.
+#[derive(Debug)]
+struct LostWriteBack {
+    disk: SimDisk,
+    armed: AtomicBool,
+    told: AtomicBool,
+    /// The base is about to sync; the other side lets it go on.
+    syncing: Mutex<mpsc::Sender<()>>,
+    go_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Disk for LostWriteBack {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, out)
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.told.swap(false, Ordering::AcqRel) {
+            return Err(io::Error::other("write-back failed"));
+        }
+        self.disk.write_synced(offset, data)
+    }
+    fn sync(&self) -> io::Result<()> {
+        if self.armed.swap(false, Ordering::AcqRel) {
+            self.disk
+                .fail(FaultKind::Sync, 0, FaultMode::FailOnce, io::ErrorKind::Other);
+            drop(self.disk.sync());
+            self.told.store(true, Ordering::Release);
+            self.syncing
+                .lock()
+                .expect("no poison")
+                .send(())
+                .expect("somebody listens");
+            self.go_on.lock().expect("no poison").recv().expect("somebody says so");
+        }
+        self.disk.sync()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+}
+
+#[test]
+fn pages_of_the_base_whose_loss_only_the_log_was_told_of_are_written_again() {
+    let disk = SimDisk::new();
+    let (syncing, in_sync) = mpsc::channel();
+    let (let_go, go_on) = mpsc::channel();
+    let lossy = Arc::new(LostWriteBack {
+        disk: disk.clone(),
+        armed: AtomicBool::new(false),
+        told: AtomicBool::new(false),
+        syncing: Mutex::new(syncing),
+        go_on: Mutex::new(go_on),
+    });
+    let store = small().create_on(lossy.clone()).expect("a store");
+    let mut count = fill(&store);
+    while store.stats().expect("figures").checkpoint_pending {
+        std::thread::yield_now();
+    }
+    let put = |key: u64| store.put(TABLE, &key, &vec![key as u8; 3000]).map(drop).expect("a put");
+    lossy.armed.store(true, Ordering::Release);
+    while !store.stats().expect("figures").checkpoint_pending {
+        put(count);
+        count += 1;
+    }
+    in_sync
+        .recv_timeout(Duration::from_secs(5))
+        .expect("a checkpoint that syncs");
+    put(count);
+    count += 1;
+    assert!(!lossy.told.load(Ordering::Acquire), "the log was not told");
+    let seen = store.stats().expect("figures").checkpoints;
+    let_go.send(()).expect("a checkpoint that waits");
+    while store.stats().expect("figures").checkpoints <= seen {
+        put(count);
+        count += 1;
+    }
+    let after = disk.power_loss(1, CrashPlan::DropAll);
+    let store = small().open_on(shared(&after)).expect("the store after the power loss");
+    for key in 0..count {
+        let record = store.get(TABLE, &key).expect("a read").expect("an acknowledged record");
+        assert_eq!(record.value, vec![key as u8; 3000]);
+    }
+}
