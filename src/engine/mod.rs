@@ -269,6 +269,7 @@ impl Writer<'_> {
         let len = frame::encode(core.superblock.salt(), &header, ops, &mut stage.scratch) as u64;
         let max = limits::commit_bytes_max(core.superblock.log_half_bytes);
         if len > max {
+            stage.scratch = Vec::new();
             let message = format!("commit too large for the log, bytes={len}, bytes_max={max}");
             return Err(Error::new(ErrorKind::TooLarge, message));
         }

@@ -172,7 +172,7 @@ fn build(
         memory: newer.map_or_else(Memory::new, |run| run.memory),
     };
     // The frozen ticket stands for what the log holds already, so it needs a group; the group needs the shared state.
-    let shared = Arc::new(Shared::new(base.snapshot()?, None, &mark));
+    let shared = Arc::new(Shared::new(base.snapshot()?, &mark));
     let env = LogEnv::new(disk, settings.level, shared.clone(), mark.clone(), head);
     let group = Group::new(env, end.sequence);
     let ticket = group.latest();

@@ -62,11 +62,11 @@ pub(crate) enum Work {
 }
 
 impl Shared {
-    pub(crate) fn new(base: Arc<BaseSnapshot>, frozen: Option<Arc<Frozen>>, mark: &Mark) -> Shared {
-        let published = view(mark, frozen.as_deref(), &base);
+    pub(crate) fn new(base: Arc<BaseSnapshot>, mark: &Mark) -> Shared {
+        let published = view(mark, None, &base);
         let state = State {
             base,
-            frozen,
+            frozen: None,
             published: Arc::new(published),
             published_generation: mark.generation,
             attempts: 0,

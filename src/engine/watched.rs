@@ -64,9 +64,16 @@ impl Disk for Watched {
         self.disk.write(offset, data)
     }
 
+    /// Where a synced write is a write and a sync of the whole file, a sync that failed between the two may have lost the
+    /// bytes: then this fails too, and the caller writes them again.
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let _under_way = self.synced_writes.read();
-        self.counted(self.disk.write_synced(offset, data))
+        let before = self.failed_syncs();
+        self.counted(self.disk.write_synced(offset, data))?;
+        if self.failed_syncs() != before {
+            return Err(io::Error::other("another sync of the file failed meanwhile"));
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -107,10 +107,6 @@ impl Store {
         if declared.is_empty() {
             return Ok(());
         }
-        self.write_all(declared)
-    }
-
-    fn write_all(&self, declared: &[Declared]) -> Result<()> {
         self.write(|tx| {
             declared
                 .iter()

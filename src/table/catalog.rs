@@ -83,6 +83,8 @@ pub(crate) struct Catalog {
 #[derive(Debug)]
 struct Cached {
     info: Arc<TableInfo>,
+    /// The entry as it is stored.
+    bytes: Bytes,
     /// Descriptions that were compared with this entry and agree.
     agreed: Vec<TypeId>,
 }
@@ -104,7 +106,7 @@ impl Catalog {
         durable: Durable<'_>,
         table: &T,
     ) -> Result<Option<Arc<TableInfo>>> {
-        if let Some(info) = self.cached(table) {
+        if let Some((info, _)) = self.cached(table) {
             return Ok(Some(info));
         }
         let declared = table.declared()?;
@@ -128,8 +130,11 @@ impl Catalog {
         durable: Durable<'_>,
         table: &T,
     ) -> Result<Arc<TableInfo>> {
-        if let Some(info) = self.cached(table) {
-            return Ok(info);
+        if let Some((info, bytes)) = self.cached(table) {
+            // A machine may have grown since, by another description of the table; nothing else ever changes.
+            if info.machine.is_none() || txn.get(&entry_key(&info.name))?.as_ref() == Some(&bytes) {
+                return Ok(info);
+            }
         }
         let declared = table.declared()?;
         let (info, changed) = declare(txn, &declared)?;
@@ -140,11 +145,14 @@ impl Catalog {
         Ok(info)
     }
 
-    fn cached<T: TableSpec>(&self, table: &T) -> Option<Arc<TableInfo>> {
+    fn cached<T: TableSpec>(&self, table: &T) -> Option<(Arc<TableInfo>, Bytes)> {
         let identity = table.identity()?;
         let cache = self.cache.lock();
         let cached = cache.get(table.table_name())?;
-        cached.agreed.contains(&identity).then(|| cached.info.clone())
+        cached
+            .agreed
+            .contains(&identity)
+            .then(|| (cached.info.clone(), cached.bytes.clone()))
     }
 
     /// Caches an entry if it is durable: one that was only staged could still be dropped.
@@ -164,11 +172,13 @@ impl Catalog {
         let mut cache = self.cache.lock();
         let cached = cache.entry(info.name.clone()).or_insert_with(|| Cached {
             info: info.clone(),
+            bytes: bytes.clone(),
             agreed: Vec::new(),
         });
-        if cached.info != *info {
+        if cached.bytes != *bytes {
             *cached = Cached {
                 info: info.clone(),
+                bytes: bytes.clone(),
                 agreed: Vec::new(),
             };
         }
