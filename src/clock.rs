@@ -4,11 +4,12 @@
 //! time and schedule time. Refuses to judge a clock: any hand may stand anywhere and may jump, and every sum saturates.
 //!
 //! Invariants
-//! - Retention time never runs faster than true time: what is kept for a day is kept for at least a day, whatever the wall
-//!   clock does, except that a wall clock ahead by less than the longest time offline ages by that much at an open.
+//! - Retention time never runs faster than true time, from whatever moment it is counted: what is kept for a day is kept
+//!   for at least a day, whatever the wall clock does, except that a wall clock which leaps ahead between a close and an
+//!   open, by less than the longest time offline, ages by that much.
 //! - Schedule time never runs slower than the monotonic clock since the open.
 //!
-//! Not here: who takes a sample and when (the writer, once per transaction), and what is done with the result.
+//! Not here: who takes a sample and when (each transaction, once), and what is done with the result.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
@@ -87,14 +88,27 @@ fn wall_progress(earlier: i64, later: i64) -> u64 {
     if later > earlier { later.abs_diff(earlier) } else { 0 }
 }
 
+/// What the file keeps of retention time, with each commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetentionMark {
+    /// Retention time in nanoseconds.
+    pub now_ns: u64,
+    /// The highest wall time seen, moved along by what was aged. At the next open, wall time behind it ages nothing.
+    pub highest_wall_ns: i64,
+    /// The wall time of that commit. A wall clock that leapt since, says nothing about the time that passed.
+    pub last_wall_ns: i64,
+}
+
 /// Retention time: ages remembered keys, late or just right but not early.
 ///
 /// While open it advances by the smaller of wall and monotonic progress from sample to sample. At an open it advances by
-/// the wall time since the mark, and by nothing if that exceeds the longest time offline.
+/// the wall time since the highest one that was kept, and by nothing if the wall clock has leapt by more than the longest
+/// time offline since the last one that was kept.
 ///
-/// The mark is the highest wall time seen, and whatever is aged moves it along too. Without the second part a device that
-/// boots in 1970 would age its keys while it runs, and age them by the same hours once more at the next open with the right
-/// wall clock.
+/// Whatever is aged moves the highest wall time along too. Without that a device that boots in 1970 would age its keys
+/// while it runs, and age them by the same hours once more at the next open with the right wall clock. And the leap is
+/// counted from the last wall time and not from the highest: otherwise a key that was stored in 1970 would be aged, once
+/// the wall clock is right again, by the time before it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     now_ns: u64,
@@ -104,22 +118,17 @@ pub struct Retention {
 
 impl Retention {
     /// Retention time of a store that was closed for a time only the wall clock knows.
-    pub fn open(
-        persisted_now_ns: u64,
-        persisted_highest_wall_ns: i64,
-        sample: Sample,
-        max_offline: Duration,
-    ) -> Retention {
-        let offline = wall_progress(persisted_highest_wall_ns, sample.wall_ns);
-        let aged = if offline <= unsigned_ns(max_offline) {
-            offline
+    pub fn open(kept: RetentionMark, sample: Sample, max_offline: Duration) -> Retention {
+        let leap = wall_progress(kept.last_wall_ns, sample.wall_ns);
+        let aged = if leap <= unsigned_ns(max_offline) {
+            wall_progress(kept.highest_wall_ns, sample.wall_ns).min(leap)
         } else {
             0
         };
         Retention {
-            now_ns: persisted_now_ns.saturating_add(aged),
+            now_ns: kept.now_ns.saturating_add(aged),
             last: sample,
-            highest_wall_ns: persisted_highest_wall_ns.max(sample.wall_ns),
+            highest_wall_ns: kept.highest_wall_ns.max(sample.wall_ns),
         }
     }
 
@@ -132,17 +141,21 @@ impl Retention {
         self.now_ns
     }
 
-    /// What [`advance`](Retention::advance) would give, without taking the sample in.
-    pub fn peek(&self, sample: Sample) -> u64 {
-        self.now_ns.saturating_add(self.step(sample))
-    }
-
     /// Retention time as of the last sample taken in: nanoseconds that this store is known to have aged.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// The mark to keep in the file: at the next open, wall time behind it ages nothing.
+    /// What to keep in the file, as of the last sample taken in.
+    pub fn mark(&self) -> RetentionMark {
+        RetentionMark {
+            now_ns: self.now_ns,
+            highest_wall_ns: self.highest_wall_ns,
+            last_wall_ns: self.last.wall_ns,
+        }
+    }
+
+    /// The highest wall time seen, moved along by what was aged.
     pub fn highest_wall_ns(&self) -> i64 {
         self.highest_wall_ns
     }

@@ -62,7 +62,7 @@ pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 #[doc(hidden)]
 #[cfg(feature = "test-util")]
 pub mod internals {
-    pub use crate::clock::{Retention, Schedule};
+    pub use crate::clock::{Retention, RetentionMark, Schedule};
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};

@@ -31,6 +31,8 @@ pub(crate) struct Header {
     pub(crate) retention_ns: u64,
     /// The highest wall time seen up to the commit, in nanoseconds since 1970.
     pub(crate) highest_wall_ns: i64,
+    /// The wall time of the commit, in nanoseconds since 1970.
+    pub(crate) last_wall_ns: i64,
 }
 
 /// One change: the new value of a key, or its removal.
@@ -62,6 +64,7 @@ pub(crate) fn encode<'a>(salt: u32, header: &Header, ops: impl Iterator<Item = O
     varint::put(out, header.sequence.saturating_sub(header.synced));
     out.extend_from_slice(&header.retention_ns.to_le_bytes());
     out.extend_from_slice(&header.highest_wall_ns.to_le_bytes());
+    out.extend_from_slice(&header.last_wall_ns.to_le_bytes());
     for (key, value) in ops {
         encode_op(key, value, out);
     }
@@ -127,6 +130,7 @@ pub(crate) fn decode(salt: u32, bytes: &[u8]) -> Option<Frame<'_>> {
     let synced = sequence.checked_sub(rest.varint()?)?;
     let retention_ns = u64::from_le_bytes(rest.array()?);
     let highest_wall_ns = i64::from_le_bytes(rest.array()?);
+    let last_wall_ns = i64::from_le_bytes(rest.array()?);
     let header = Header {
         sequence,
         life,
@@ -134,6 +138,7 @@ pub(crate) fn decode(salt: u32, bytes: &[u8]) -> Option<Frame<'_>> {
         synced,
         retention_ns,
         highest_wall_ns,
+        last_wall_ns,
     };
     let frame = Frame {
         header,

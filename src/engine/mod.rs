@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock::{Clock, Retention, Schedule};
+use crate::clock::{Clock, Retention, RetentionMark, Schedule};
 use crate::codec::frame::{self, Header};
 use crate::codec::superblock::Superblock;
 use crate::error::{Error, ErrorKind, Result};
@@ -138,12 +138,12 @@ impl Engine {
             stage.roll_back(&self.core);
         }
         stage.ticket = begun.ticket;
-        let (now, highest_wall_ns) = self.core.now();
+        let (now, time) = self.core.now();
         Ok(Writer {
             core: &self.core,
             stage,
             now,
-            highest_wall_ns,
+            time,
         })
     }
 
@@ -185,8 +185,8 @@ impl Engine {
 
     /// Forgets a wall time that was absurdly ahead: the mark becomes the wall time of now. Takes effect with a commit.
     pub(crate) fn reset_wall_mark(&self) {
-        let sample = self.core.clock.sample();
-        self.core.retention.lock().reset_mark(sample);
+        let mut retention = self.core.retention.lock();
+        retention.reset_mark(self.core.clock.sample());
     }
 
     /// Empties the log into the base and closes it. Later calls answer `Closed`.
@@ -229,8 +229,8 @@ pub(crate) struct Writer<'a> {
     core: &'a Core,
     stage: MutexGuard<'a, Stage>,
     now: Now,
-    /// The mark that goes with `now`: a frame with an older time and a newer mark would lose what lies between.
-    highest_wall_ns: i64,
+    /// For the frame; of the same moment as `now`.
+    time: RetentionMark,
 }
 
 impl Writer<'_> {
@@ -257,13 +257,10 @@ impl Writer<'_> {
     /// if what this transaction saw was dropped by a failed sync. Nothing is staged then.
     pub(crate) fn commit(self, changes: Vec<Change>) -> Result<Ticket> {
         let Writer {
-            core,
-            mut stage,
-            now,
-            highest_wall_ns,
+            core, mut stage, time, ..
         } = self;
         let stage = &mut *stage;
-        let header = stage.header(core.group.env().synced(), now.retention_ns, highest_wall_ns)?;
+        let header = stage.header(core.group.env().synced(), time)?;
         stage.scratch.clear();
         let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
         let len = frame::encode(core.superblock.salt(), &header, ops, &mut stage.scratch) as u64;
@@ -306,16 +303,16 @@ impl Writer<'_> {
 }
 
 impl Core {
-    /// Takes a sample in, and gives the time with the mark that goes with it. The clock is read under the lock: two samples
+    /// Takes a sample in, and gives the time with what the file is to keep of it. The clock is read under the lock: two samples
     /// taken in the wrong order would age twice.
-    fn now(&self) -> (Now, i64) {
+    fn now(&self) -> (Now, RetentionMark) {
         let mut retention = self.retention.lock();
         let sample = self.clock.sample();
         let now = Now {
             retention_ns: retention.advance(sample),
             schedule_ns: self.schedule.now(sample),
         };
-        (now, retention.highest_wall_ns())
+        (now, retention.mark())
     }
 
     fn alive(&self) -> Result<()> {
@@ -356,14 +353,11 @@ impl Core {
 
     /// The half in use stays as it is until its table is in the base; the next frame starts the other one.
     fn freeze(&self, stage: &mut Stage) {
-        let retention = self.retention.lock();
         let applied = Applied {
             sequence: stage.mark.sequence,
             life: stage.mark.life,
-            retention_ns: retention.now_ns(),
-            highest_wall_ns: retention.highest_wall_ns(),
+            time: self.retention.lock().mark(),
         };
-        drop(retention);
         let memory = std::mem::replace(&mut stage.mark.memory, Memory::new());
         let generation = stage.mark.generation;
         self.shared.freeze(Frozen {
@@ -388,7 +382,7 @@ impl Core {
 }
 
 impl Stage {
-    fn header(&self, synced: u64, retention_ns: u64, highest_wall_ns: i64) -> Result<Header> {
+    fn header(&self, synced: u64, time: RetentionMark) -> Result<Header> {
         let sequence = self.mark.sequence.checked_add(1);
         let sequence = sequence.ok_or_else(|| Error::new(ErrorKind::Full, "no sequence is left"))?;
         let previous_life = (self.mark.sequence == self.opened_at).then_some(self.life_before);
@@ -397,8 +391,9 @@ impl Stage {
             life: self.life,
             previous_life,
             synced,
-            retention_ns,
-            highest_wall_ns,
+            retention_ns: time.now_ns,
+            highest_wall_ns: time.highest_wall_ns,
+            last_wall_ns: time.last_wall_ns,
         })
     }
 

@@ -16,7 +16,7 @@ use super::shared::{Frozen, Shared};
 use super::view::View;
 use super::watched::Watched;
 use super::{Core, Engine, Stage, checkpoint};
-use crate::clock::{Clock, Retention, Sample, Schedule};
+use crate::clock::{Clock, Retention, RetentionMark, Sample, Schedule};
 use crate::codec::frame;
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
 use crate::disk::Disk;
@@ -71,8 +71,11 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     let applied = Applied {
         sequence: 0,
         life,
-        retention_ns: 0,
-        highest_wall_ns: sample.wall_ns,
+        time: RetentionMark {
+            now_ns: 0,
+            highest_wall_ns: sample.wall_ns,
+            last_wall_ns: sample.wall_ns,
+        },
     };
     let base = Base::create(
         Arc::new(Watched::new(disk.clone())),
@@ -102,7 +105,7 @@ pub(crate) fn open(
 
     let end = runs.last().map_or(applied, |run| run.last);
     let sample = settings.clock.sample();
-    let retention = Retention::open(end.retention_ns, end.highest_wall_ns, sample, settings.max_offline);
+    let retention = Retention::open(end.time, sample, settings.max_offline);
     let head = head_of_block(&halves, &runs);
     let accepted: Vec<(Half, usize)> = runs.iter().map(|run| (run.half, run.len)).collect();
     let core = build(

@@ -11,6 +11,7 @@
 use super::base::Applied;
 use super::log::Half;
 use super::memory::Memory;
+use crate::clock::RetentionMark;
 use crate::codec::frame::{self, Frame, Header};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -63,8 +64,11 @@ fn follow_half(salt: u32, half: Half, bytes: &[u8], before: Applied) -> Option<R
         run.last = Applied {
             sequence: frame.header.sequence,
             life: frame.header.life,
-            retention_ns: frame.header.retention_ns,
-            highest_wall_ns: frame.header.highest_wall_ns,
+            time: RetentionMark {
+                now_ns: frame.header.retention_ns,
+                highest_wall_ns: frame.header.highest_wall_ns,
+                last_wall_ns: frame.header.last_wall_ns,
+            },
         };
     }
     (run.len > 0).then_some(run)

@@ -5,6 +5,7 @@ mod bad_files;
 mod bad_input;
 mod cli;
 mod clock;
+mod clock_histories;
 mod clocks;
 mod closing;
 mod codec;

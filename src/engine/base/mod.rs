@@ -19,6 +19,7 @@ use super::memory::{Bytes, Memory};
 use super::space::Space;
 use super::view::{Layer, Span};
 use super::watched::Watched;
+use crate::clock::RetentionMark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use region::{Backend, Region};
@@ -44,8 +45,7 @@ const DROPPED_PER_CHECKPOINT_MAX: usize = 50_000;
 pub(crate) struct Applied {
     pub(crate) sequence: u64,
     pub(crate) life: u64,
-    pub(crate) retention_ns: u64,
-    pub(crate) highest_wall_ns: i64,
+    pub(crate) time: RetentionMark,
 }
 
 /// The open base.
@@ -206,7 +206,7 @@ impl Base {
                     }
                 }
             }
-            drop_ended(&mut ending, &mut ends, applied.retention_ns)?;
+            drop_ended(&mut ending, &mut ends, applied.time.now_ns)?;
             let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
             engine
                 .insert(APPLIED_KEY, applied.encode().as_slice())
@@ -367,23 +367,27 @@ fn drop_ended(ending: &mut Writable<'_>, ends: &mut Writable<'_>, now_ns: u64) -
 }
 
 impl Applied {
-    fn encode(&self) -> [u8; 32] {
-        let mut out = [0; 32];
+    fn encode(&self) -> [u8; 40] {
+        let mut out = [0; 40];
         out[..8].copy_from_slice(&self.sequence.to_be_bytes());
         out[8..16].copy_from_slice(&self.life.to_be_bytes());
-        out[16..24].copy_from_slice(&self.retention_ns.to_be_bytes());
-        out[24..].copy_from_slice(&self.highest_wall_ns.to_be_bytes());
+        out[16..24].copy_from_slice(&self.time.now_ns.to_be_bytes());
+        out[24..32].copy_from_slice(&self.time.highest_wall_ns.to_be_bytes());
+        out[32..].copy_from_slice(&self.time.last_wall_ns.to_be_bytes());
         out
     }
 
     fn decode(bytes: &[u8]) -> Option<Applied> {
-        let bytes: [u8; 32] = bytes.try_into().ok()?;
+        let bytes: [u8; 40] = bytes.try_into().ok()?;
         let word = |at: usize| -> Option<[u8; 8]> { bytes.get(at..at + 8)?.try_into().ok() };
         Some(Applied {
             sequence: u64::from_be_bytes(word(0)?),
             life: u64::from_be_bytes(word(8)?),
-            retention_ns: u64::from_be_bytes(word(16)?),
-            highest_wall_ns: i64::from_be_bytes(word(24)?),
+            time: RetentionMark {
+                now_ns: u64::from_be_bytes(word(16)?),
+                highest_wall_ns: i64::from_be_bytes(word(24)?),
+                last_wall_ns: i64::from_be_bytes(word(32)?),
+            },
         })
     }
 }
