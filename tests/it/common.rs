@@ -1,7 +1,7 @@
 //! What the trials share: stores of every sort, a watchdog, threads that start together, and short words for answers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -94,5 +94,48 @@ pub fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     match panic.downcast::<&'static str>() {
         Ok(text) => (*text).to_owned(),
         Err(_) => panic!("another panic came out"),
+    }
+}
+
+/// A place where a thread is held: a sync, say, in the observer of a simulated disk. Open at first.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_shut: bool,
+    waiting: usize,
+}
+
+impl Gate {
+    pub fn shut(&self) {
+        self.state.lock().expect("no panic").is_shut = true;
+    }
+
+    pub fn open(&self) {
+        self.state.lock().expect("no panic").is_shut = false;
+        self.changed.notify_all();
+    }
+
+    /// Goes through once it is open.
+    pub fn pass(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        state.waiting += 1;
+        self.changed.notify_all();
+        let mut state = self.changed.wait_while(state, |state| state.is_shut).expect("no panic");
+        state.waiting -= 1;
+    }
+
+    /// Returns once somebody is held.
+    pub fn wait_for_visitor(&self) {
+        let state = self.state.lock().expect("no panic");
+        let (_state, timeout) = self
+            .changed
+            .wait_timeout_while(state, WATCHDOG, |state| state.waiting == 0)
+            .expect("no panic");
+        assert!(!timeout.timed_out(), "nobody came to the gate");
     }
 }

@@ -17,6 +17,7 @@ mod demo;
 mod disk;
 mod healing;
 mod hostile;
+mod isolation;
 mod keys_order;
 mod machine;
 mod model;

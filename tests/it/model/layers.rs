@@ -1,36 +1,17 @@
 //! Scans see through all three layers: memory, the frozen table of a checkpoint that is held up, and the base.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use sprag::testkit::{EventKind, SimDisk};
 use sprag::{Error, Keys, Store, Table};
 
-use crate::common::{shared, small};
+use crate::common::{Gate, shared, small};
 use crate::random::{Random, seed};
 
 const NUMBERS: Table<u64, String> = Table::new("numbers");
 /// Where the base begins in a file with log halves of 16 KiB.
 const BASE_AT: u64 = 4096 + 2 * (16 << 10);
-
-/// A place where the thread of the checkpoint can be held.
-#[derive(Default)]
-struct Gate {
-    is_shut: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Gate {
-    fn set(&self, shut: bool) {
-        *self.is_shut.lock().expect("no panic") = shut;
-        self.changed.notify_all();
-    }
-
-    fn pass(&self) {
-        let is_shut = self.is_shut.lock().expect("no panic");
-        drop(self.changed.wait_while(is_shut, |is_shut| *is_shut).expect("no panic"));
-    }
-}
 
 /// A disk on which every write to the base waits for the gate.
 fn gated() -> (SimDisk, Arc<Gate>) {
@@ -142,7 +123,7 @@ fn scans_and_reads_see_through_memory_the_frozen_table_and_the_base() {
             }
         }
         // The next checkpoint is held before it has written anything.
-        gate.set(true);
+        gate.shut();
         freeze(&mut expected, &mut random, "frozen");
         // Then memory, on top of it: not so much that the other half is full as well.
         for _ in 0..60 {
@@ -157,7 +138,7 @@ fn scans_and_reads_see_through_memory_the_frozen_table_and_the_base() {
         let recovered = small().open_on(shared(&killed)).expect("recovered");
         compare(&recovered, &expected, &mut random);
 
-        gate.set(false);
+        gate.open();
         while figures().checkpoints == before {
             change(&store, &mut expected, &mut random, "afterwards");
         }
