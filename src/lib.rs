@@ -63,6 +63,7 @@ pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 #[cfg(feature = "test-util")]
 pub mod internals {
     pub use crate::clock::{Retention, RetentionMark, Schedule};
+    pub use crate::codec::frame::Stamp;
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
@@ -71,8 +72,8 @@ pub mod internals {
     };
 
     /// Length in bytes of the good frame at the start of `bytes`, if there is one.
-    pub fn decode_frame(salt: u32, bytes: &[u8]) -> Option<usize> {
-        crate::codec::frame::decode(salt, bytes).map(|frame| frame.len)
+    pub fn decode_frame(stamp: Stamp, bytes: &[u8]) -> Option<usize> {
+        crate::codec::frame::decode(stamp, bytes).map(|frame| frame.len)
     }
 
     /// Whether a range has the encoded key.

@@ -2,14 +2,19 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sprag::internals::{decode_frame, envelope, varint};
+use sprag::internals::{Stamp, decode_frame, envelope, varint};
 use sprag::{Bincode, Codec as _, DynKey, Json, Key, KeyKind};
+
+const STAMP: Stamp = Stamp {
+    marker: *b"mark",
+    salt: 7,
+};
 
 fuzz_target!(|input: (u8, Vec<u8>)| {
     let (choice, bytes) = input;
     match choice % 5 {
         0 => {
-            if let Some(len) = decode_frame(7, &bytes) {
+            if let Some(len) = decode_frame(STAMP, &bytes) {
                 assert!(len <= bytes.len());
             }
         }

@@ -3,16 +3,24 @@
 //! Owns the bytes of a frame, both ways. Total: any bytes give a frame or [`None`], never a panic. Knows neither where a
 //! frame lies nor whether it may be believed; `engine::recovery` decides that.
 //!
-//! Others may rely on: a frame that decodes is byte for byte one that [`encode`] made for the same store (the checksum
-//! is salted with the store's identity, so that a frame inside somebody's value is no frame of this log).
+//! Others may rely on: a frame that decodes is byte for byte one that [`encode`] made for the same store (marker and
+//! salt are drawn with its identity).
 
 use super::varint;
 
-/// First bytes of every frame, so that good frames can be found behind a bad one.
-pub(crate) const MAGIC: [u8; 4] = *b"SPF\x01";
-/// Bytes before the body: magic, checksum, body length, sequence, life.
+/// What marks the frames of one store, drawn with its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// First bytes of every frame, so that good frames can be found behind a bad one. No constant: whoever chose values full
+    /// of it could make a search through them as slow as they like.
+    pub marker: [u8; 4],
+    /// What checksums begin with, so that a frame inside somebody's value is no frame of this log.
+    pub salt: u32,
+}
+
+/// Bytes before the body: marker, checksum, body length, sequence, life.
 pub(crate) const HEAD: usize = 28;
-/// Where the checksummed part begins: behind magic and checksum.
+/// Where the checksummed part begins: behind marker and checksum.
 const SUMMED_FROM: usize = 8;
 const FIRST_OF_LIFE: u8 = 1;
 
@@ -48,9 +56,9 @@ pub(crate) struct Frame<'a> {
 }
 
 /// Appends the frame of `ops` to `out` and gives its length in bytes.
-pub(crate) fn encode<'a>(salt: u32, header: &Header, ops: impl Iterator<Item = Op<'a>>, out: &mut Vec<u8>) -> usize {
+pub(crate) fn encode<'a>(stamp: Stamp, header: &Header, ops: impl Iterator<Item = Op<'a>>, out: &mut Vec<u8>) -> usize {
     let start = out.len();
-    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&stamp.marker);
     out.extend_from_slice(&[0; 8]);
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.life.to_le_bytes());
@@ -70,7 +78,7 @@ pub(crate) fn encode<'a>(salt: u32, header: &Header, ops: impl Iterator<Item = O
     }
     let len = out.len() - start;
     if let Some(frame) = out.get_mut(start..) {
-        seal(salt, frame);
+        seal(stamp.salt, frame);
     }
     len
 }
@@ -107,16 +115,16 @@ fn checksum(salt: u32, bytes: &[u8]) -> u32 {
 }
 
 /// Reads the frame at the start of `bytes`; `None` if there is no good one.
-pub(crate) fn decode(salt: u32, bytes: &[u8]) -> Option<Frame<'_>> {
+pub(crate) fn decode(stamp: Stamp, bytes: &[u8]) -> Option<Frame<'_>> {
     let mut head = Cursor(bytes);
-    if head.array::<4>()? != MAGIC {
+    if head.array::<4>()? != stamp.marker {
         return None;
     }
     let crc = u32::from_le_bytes(head.array()?);
     let body = u32::from_le_bytes(head.array()?) as usize;
     let len = HEAD.checked_add(body)?;
     let whole = bytes.get(..len)?;
-    if checksum(salt, whole.get(SUMMED_FROM..)?) != crc {
+    if checksum(stamp.salt, whole.get(SUMMED_FROM..)?) != crc {
         return None;
     }
     let mut rest = Cursor(whole.get(12..)?);

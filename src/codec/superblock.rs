@@ -3,6 +3,7 @@
 //! Says that the file is a store, in which format, how large the log halves are, and who it is. Never rewritten, so it
 //! can only be damaged from outside.
 
+use super::frame::Stamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 
@@ -24,10 +25,13 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// What the checksums of the log are salted with.
-    pub(crate) fn salt(&self) -> u32 {
-        let [a, b, c, d, ..] = self.store_id;
-        u32::from_le_bytes([a, b, c, d])
+    /// What marks the frames of this store.
+    pub(crate) fn stamp(&self) -> Stamp {
+        let [a, b, c, d, e, f, g, h, ..] = self.store_id;
+        Stamp {
+            salt: u32::from_le_bytes([a, b, c, d]),
+            marker: [e, f, g, h],
+        }
     }
 
     pub(crate) fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {

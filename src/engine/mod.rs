@@ -263,7 +263,7 @@ impl Writer<'_> {
         let header = stage.header(core.group.env().synced(), time)?;
         stage.scratch.clear();
         let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
-        let len = frame::encode(core.superblock.salt(), &header, ops, &mut stage.scratch) as u64;
+        let len = frame::encode(core.superblock.stamp(), &header, ops, &mut stage.scratch) as u64;
         let max = limits::commit_bytes_max(core.superblock.log_half_bytes);
         if len > max {
             stage.scratch = Vec::new();

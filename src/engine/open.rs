@@ -100,7 +100,7 @@ pub(crate) fn open(
     let disk = Arc::new(Watched::new(disk));
     let base = Base::open(disk.clone(), base_begins(&superblock), settings.cache_bytes)?;
     let applied = base.snapshot()?.applied;
-    let runs = recovery::follow(superblock.salt(), &halves, applied)?;
+    let runs = recovery::follow(superblock.stamp(), &halves, applied)?;
     let life = u64::from_le_bytes(random()?);
 
     let end = runs.last().map_or(applied, |run| run.last);

@@ -12,7 +12,7 @@ use super::base::Applied;
 use super::log::Half;
 use super::memory::Memory;
 use crate::clock::RetentionMark;
-use crate::codec::frame::{self, Frame, Header};
+use crate::codec::frame::{self, Frame, Header, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The accepted frames of one half.
@@ -28,13 +28,13 @@ pub(super) struct Run {
 }
 
 /// Follows the log from `applied`, at most once through each half, in log order.
-pub(super) fn follow(salt: u32, halves: &[(Half, Vec<u8>)], applied: Applied) -> Result<Vec<Run>> {
+pub(super) fn follow(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     let mut end = applied;
     while let Some(run) = halves
         .iter()
         .filter(|(half, _)| runs.iter().all(|run| run.half != *half))
-        .find_map(|(half, bytes)| follow_half(salt, *half, bytes, end))
+        .find_map(|(half, bytes)| follow_half(stamp, *half, bytes, end))
     {
         end = run.last;
         runs.push(run);
@@ -42,20 +42,20 @@ pub(super) fn follow(salt: u32, halves: &[(Half, Vec<u8>)], applied: Applied) ->
     for (half, bytes) in halves {
         let accepted = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
         let rest = bytes.get(accepted..).unwrap_or_default();
-        judge_rest(salt, *half, rest, end.sequence)?;
+        judge_rest(stamp, *half, rest, end.sequence)?;
     }
     Ok(runs)
 }
 
 /// The frames of one half that continue `before`; `None` if the first one does not.
-fn follow_half(salt: u32, half: Half, bytes: &[u8], before: Applied) -> Option<Run> {
+fn follow_half(stamp: Stamp, half: Half, bytes: &[u8], before: Applied) -> Option<Run> {
     let mut run = Run {
         half,
         len: 0,
         memory: Memory::new(),
         last: before,
     };
-    while let Some(frame) = bytes.get(run.len..).and_then(|rest| frame::decode(salt, rest)) {
+    while let Some(frame) = bytes.get(run.len..).and_then(|rest| frame::decode(stamp, rest)) {
         if !continues(&run.last, &frame.header) {
             break;
         }
@@ -87,12 +87,12 @@ fn replay(frame: &Frame<'_>, memory: &mut Memory) {
 }
 
 /// Looks for a good frame anywhere in what was not accepted that proves a durable sequence above `end`.
-fn judge_rest(salt: u32, half: Half, bytes: &[u8], end: u64) -> Result<()> {
+fn judge_rest(stamp: Stamp, half: Half, bytes: &[u8], end: u64) -> Result<()> {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..) {
-        let Some(found) = find_magic(rest) else { break };
+        let Some(found) = find_marker(stamp, rest) else { break };
         at += found;
-        let Some(frame) = bytes.get(at..).and_then(|rest| frame::decode(salt, rest)) else {
+        let Some(frame) = bytes.get(at..).and_then(|rest| frame::decode(stamp, rest)) else {
             at += 1;
             continue;
         };
@@ -107,13 +107,13 @@ fn judge_rest(salt: u32, half: Half, bytes: &[u8], end: u64) -> Result<()> {
     Ok(())
 }
 
-fn find_magic(bytes: &[u8]) -> Option<usize> {
-    let [first, ..] = frame::MAGIC;
+fn find_marker(stamp: Stamp, bytes: &[u8]) -> Option<usize> {
+    let [first, ..] = stamp.marker;
     let mut from = 0;
     loop {
         let rest = bytes.get(from..)?;
         from += rest.iter().position(|byte| *byte == first)?;
-        if bytes.get(from..)?.starts_with(&frame::MAGIC) {
+        if bytes.get(from..)?.starts_with(&stamp.marker) {
             return Some(from);
         }
         from += 1;

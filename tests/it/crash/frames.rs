@@ -5,7 +5,6 @@ use std::ops::Range;
 use sprag::testkit::{Disk, SimDisk};
 
 const SUPERBLOCK_BYTES: u64 = 4096;
-const MAGIC: &[u8] = b"SPF\x01";
 const HEAD: usize = 28;
 
 /// Where the regions of a file are.
@@ -13,6 +12,7 @@ const HEAD: usize = 28;
 pub struct Layout {
     pub half_bytes: u64,
     salt: u32,
+    marker: [u8; 4],
 }
 
 /// A frame whose checksum is good.
@@ -30,7 +30,12 @@ impl Layout {
         disk.read(0, &mut block).unwrap();
         let salt = u32::from_le_bytes(block[20..24].try_into().unwrap());
         let half_bytes = u64::from_le_bytes(block[36..44].try_into().unwrap());
-        Layout { half_bytes, salt }
+        let marker = block[24..28].try_into().unwrap();
+        Layout {
+            half_bytes,
+            salt,
+            marker,
+        }
     }
 
     /// Both halves.
@@ -69,7 +74,7 @@ impl Layout {
 
     fn frame(self, bytes: &[u8], at: usize) -> Option<Good> {
         let head = bytes.get(at..at + HEAD)?;
-        if !head.starts_with(MAGIC) {
+        if !head.starts_with(&self.marker) {
             return None;
         }
         let crc = u32::from_le_bytes(head[4..8].try_into().unwrap());
