@@ -39,7 +39,7 @@ pub(super) fn run(core: &Core) {
     }
 }
 
-/// One attempt to put `frozen` into the base.
+/// One attempt to put `frozen` into the base, with a second try if the first one fails.
 ///
 /// # Errors
 /// That of the attempt, which is also in `shared`, for whoever waits for room.
@@ -54,14 +54,18 @@ pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
         core.shared.checkpoint_failed(cause.clone(), None);
         return Err(cause);
     }
-    match put_into_base(core, frozen) {
+    let mut filled = put_into_base(core, frozen);
+    if filled.is_err() {
+        // redb latches every error, so that only a base opened anew can read or write again. What passes is seen by nobody.
+        filled = core.base.reopen().and_then(|()| put_into_base(core, frozen));
+    }
+    match filled {
         Ok(base) => {
             core.shared.checkpointed(base);
             core.checkpoints.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
         Err(cause) => {
-            // redb latches every error, so that only a base opened anew can read or write again.
             let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
             core.shared.checkpoint_failed(cause.clone(), base);
             Err(cause)
