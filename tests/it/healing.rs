@@ -69,6 +69,39 @@ fn a_device_that_fails_every_call_for_a_while_is_used_again_when_it_is_well() {
     assert!(after.1.expect("the reads").into_iter().all(|there| there));
 }
 
+#[test]
+fn a_full_disk_lets_reads_go_on_and_writes_until_the_log_is_full_and_needs_no_new_open() {
+    let disk = SimDisk::new();
+    let store = small().cache_bytes(0).create_on(shared(&disk)).expect("a store");
+    let count = fill(&store);
+    disk.set_capacity(Some(disk.cache_image().len() as u64));
+    // The base has some free pages, so it takes a while until nothing fits any more.
+    let mut written = count;
+    let error = loop {
+        match store.put(TABLE, &written, &vec![written as u8; 3000]) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 10_000, "the disk never was full");
+    };
+    assert_eq!(error.kind(), ErrorKind::Full, "{error:?}");
+    assert!(written > count, "no write while the log had room");
+    for key in 0..written {
+        let record = store.get(TABLE, &key).expect("a read").expect("the record");
+        assert_eq!(record.value, vec![key as u8; 3000]);
+    }
+    assert_eq!(kind_of(store.put(TABLE, &written, &vec![1; 3000])), ErrorKind::Full);
+    disk.heal();
+    store
+        .put(TABLE, &written, &vec![1; 3000])
+        .expect("a write when there is room again");
+    store.close().expect("a close");
+    let store = small().open_on(shared(&disk)).expect("the store");
+    for key in 0..written {
+        assert!(store.get(TABLE, &key).expect("a read").is_some());
+    }
+}
+
 /// A disk on which a write-back fails in the way Linux tells it: once, to whoever syncs next, also by a synced write of
 /// another range. The pages are clean by then, and what they held is lost.
 #[derive(Debug)]
