@@ -12,7 +12,7 @@ use sprag::{
     Table, Version, limits,
 };
 
-use crate::common::{folder, kind_of, panic_of, text_of};
+use crate::common::{folder, kind_of, panic_of, tables, text_of};
 use crate::random::{Random, seed};
 
 const NUMBERS: Table<u64, u64> = Table::new("numbers");
@@ -35,10 +35,7 @@ fn changes_nothing<T: std::fmt::Debug>(
     kind: ErrorKind,
     call: impl FnOnce() -> Result<T, Error>,
 ) -> String {
-    let state = |store: &Store| {
-        let tables = store.read(|tx| tx.tables()).expect("tables");
-        (store.stats().expect("figures").sequence, tables)
-    };
+    let state = |store: &Store| (store.stats().expect("figures").sequence, tables(store));
     let before = state(store);
     let text = text_of(kind, call());
     assert_eq!(state(store), before, "{text}");

@@ -40,13 +40,13 @@ type Look = fn(&Store, second: u64);
 
 const LOOKS: [(&str, Look); 4] = [
     ("writes", |store, second| {
-        store.put(NUMBERS, &1, &second).map(drop).expect("written")
+        store.put(NUMBERS, &1, &second).map(drop).expect("written");
     }),
     ("empty writes", |store, _| {
-        store.write(|_| Ok::<_, Error>(())).expect("written")
+        store.write(|_| Ok::<_, Error>(())).expect("written");
     }),
     ("repeats of that key", |store, _| {
-        assert!(deliver(store, &OnceKey::new("s", "d", keep(60))))
+        assert!(deliver(store, &OnceKey::new("s", "d", keep(60))));
     }),
     ("reads", |store, _| drop(store.remembered("s", "d").expect("readable"))),
 ];
@@ -126,10 +126,13 @@ fn a_wall_clock_that_is_ahead_at_an_open_ages_keys_by_that_much_unless_time_offl
     }
 }
 
+/// A way to ask whether a key answers.
+type Path = fn(&Store) -> bool;
+
 /// CK-3: what was over and not yet swept still answered, on some paths.
 #[test]
 fn a_key_is_alive_to_the_last_millisecond_and_dead_at_the_next_on_every_path() {
-    let paths: [(&str, fn(&Store) -> bool); 7] = [
+    let paths: [(&str, Path); 7] = [
         ("once", |store| deliver(store, &OnceKey::new("s", "k", keep(1)))),
         ("once in a write", |store| {
             let key = OnceKey::new("s", "k", keep(1));

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use sprag::testkit::SimDisk;
-use sprag::{Error, ErrorKind, ManualClock, Options, Version};
+use sprag::{Error, ErrorKind, ManualClock, Options, Store, TableInfo, Version};
 
 /// No call of a trial may take longer than this. Generous, since the machine may be busy with something else.
 const WATCHDOG: Duration = Duration::from_secs(5);
@@ -47,6 +47,15 @@ pub fn text_of<T: std::fmt::Debug>(kind: ErrorKind, result: Result<T, Error>) ->
         source = cause.source();
     }
     text
+}
+
+/// The tables of the file, by name.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the path names the method of one lifetime, and a read needs it for all"
+)]
+pub fn tables(store: &Store) -> Vec<TableInfo> {
+    store.read(|tx| tx.tables()).expect("readable")
 }
 
 pub fn version(number: u64) -> Version {

@@ -417,6 +417,16 @@ fn a_reader_never_sees_half_of_a_write() {
     assert!(store.stats().expect("figures").checkpoints > 0);
 }
 
+/// Notes a version that was given to a key; whether the key had one before.
+fn must_grow(last: &mut BTreeMap<u64, u64>, key: u64, given: u64) -> bool {
+    let before = last.insert(key, given);
+    assert!(
+        before.is_none_or(|before| given > before),
+        "key {key}: {given} after {before:?}"
+    );
+    before.is_some()
+}
+
 #[test]
 fn no_version_is_given_twice_to_one_key_through_deletes_reopens_kills_and_checkpoints() {
     let mut random = Random::new(seed());
@@ -424,10 +434,8 @@ fn no_version_is_given_twice_to_one_key_through_deletes_reopens_kills_and_checkp
     let mut store = small().create_on(shared(&disk)).expect("a new store");
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut recreated, mut checkpoints) = (0, 0);
-    let mut value = 0;
-    for step in 0..4000 {
-        let key = random.below(5);
-        value += 1;
+    for step in 1..=4000 {
+        let (key, value) = (random.below(5), step);
         let was_there = store.get(NUMBERS, &key).expect("readable").is_some();
         match random.below(20) {
             0..=8 => {
@@ -437,12 +445,8 @@ fn no_version_is_given_twice_to_one_key_through_deletes_reopens_kills_and_checkp
                     tx.put(NUMBERS, &key, &value)
                 });
                 let given = given.expect("written").get();
-                let before = last.insert(key, given);
-                assert!(
-                    before.is_none_or(|before| given > before),
-                    "step {step}: {given} after {before:?}"
-                );
-                recreated += u64::from(!was_there && before.is_some());
+                let is_known = must_grow(&mut last, key, given);
+                recreated += u64::from(!was_there && is_known);
             }
             9..=12 => assert_eq!(store.delete(NUMBERS, &key).expect("removed").is_some(), was_there),
             13 => drop(store.write(|tx| tx.update(NUMBERS, &key, |_| None)).expect("removed")),
@@ -470,12 +474,7 @@ fn no_version_is_given_twice_to_one_key_through_deletes_reopens_kills_and_checkp
                     assert!(two > one, "step {step}: {two} after {one}");
                     Ok::<_, Error>(two)
                 });
-                let given = given.expect("written");
-                let before = last.insert(key, given);
-                assert!(
-                    before.is_none_or(|before| given > before),
-                    "step {step}: {given} after {before:?}"
-                );
+                must_grow(&mut last, key, given.expect("written"));
             }
             17 | 18 => {}
             _ => {

@@ -119,7 +119,9 @@ impl World {
             assert_eq!(answer, expected, "step {step}: {op:?}");
         }
         assert_eq!(answers.len(), expected.len(), "step {step}");
-        answers.iter().for_each(|answer| self.note(answer));
+        for answer in answers {
+            self.note(answer);
+        }
     }
 
     fn note(&mut self, answer: &Answer) {
@@ -142,12 +144,14 @@ impl World {
             }
             _ => return,
         };
-        inner.iter().for_each(|answer| self.note(answer));
+        for answer in inner {
+            self.note(answer);
+        }
     }
 
     /// A write of some operations that ends in one of three ways.
     fn write(&mut self, step: u64) {
-        let ops: Vec<Op> = (0..1 + self.random.below(8))
+        let ops: Vec<Op> = (0..=self.random.below(8))
             .map(|_| draw::op(&mut self.random, 0))
             .collect();
         let before = self.reference.clone();
@@ -205,7 +209,7 @@ impl World {
     }
 
     fn read(&mut self, step: u64) {
-        let ops: Vec<Op> = (0..1 + self.random.below(6))
+        let ops: Vec<Op> = (0..=self.random.below(6))
             .map(|_| draw::reading(&mut self.random))
             .collect();
         let expected = self.reference.clone().all(&ops);

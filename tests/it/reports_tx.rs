@@ -91,7 +91,7 @@ fn a_write_inside_of_a_write_is_refused_at_once_and_a_read_sees_the_last_commit(
         for (name, call) in WRITES {
             let (_folder, path, store) = prepared(level);
             in_time(name, move || {
-                inside_of_a_write(&store, &path, call, Some(ErrorKind::Invalid))
+                inside_of_a_write(&store, &path, call, Some(ErrorKind::Invalid));
             });
         }
         for (name, call) in READS {
@@ -101,12 +101,12 @@ fn a_write_inside_of_a_write_is_refused_at_once_and_a_read_sees_the_last_commit(
         let (_folder, path, store) = prepared(level);
         let close: Call = ("close", |store, _| store.clone().close());
         in_time("close", move || {
-            inside_of_a_write(&store, &path, close.1, Some(ErrorKind::Invalid))
+            inside_of_a_write(&store, &path, close.1, Some(ErrorKind::Invalid));
         });
         let (_folder, path, store) = prepared(level);
         let open: Call = ("open", |_, path| Store::open(path).map(drop));
         in_time("open", move || {
-            inside_of_a_write(&store, &path, open.1, Some(ErrorKind::Busy))
+            inside_of_a_write(&store, &path, open.1, Some(ErrorKind::Busy));
         });
     }
 }
@@ -245,9 +245,7 @@ fn a_closure_runs_exactly_once_for_each_call_also_beside_others_and_when_it_fail
     let store = small().in_memory().expect("a store");
     for threads in [1, 8] {
         let runs: [AtomicU64; 8] = Default::default();
-        let count = |which: usize| {
-            runs[which].fetch_add(1, Ordering::Relaxed);
-        };
+        let count = |which: usize| runs[which].fetch_add(1, Ordering::Relaxed);
         let each = 1000 / threads as u64;
         at_once(threads, |thread| {
             for call in 0..each {
@@ -355,9 +353,7 @@ const ABORTS: [fn(&Store, &mut Random); 5] = [
         let text = panic_of(|| {
             store.write(|tx| {
                 fill(tx, random)?;
-                if tx.get(BLOBS, &0)?.is_some() {
-                    panic!("a batch panics");
-                }
+                assert!(tx.get(BLOBS, &0)?.is_none(), "a batch panics");
                 Ok::<_, Error>(())
             })
         });

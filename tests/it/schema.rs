@@ -6,7 +6,7 @@ use sprag::{
     Stateless, Store, Table, TableSpec, Why, limits,
 };
 
-use crate::common::{folder, kind_of, text_of, version};
+use crate::common::{folder, kind_of, tables, text_of, version};
 
 macro_rules! states {
     ($name:ident: $machine:literal, [$($state:literal),+], initial $initial:literal, $moves:expr $(, $cyclic:ident)?) => {
@@ -89,7 +89,6 @@ where
     ));
     assert_eq!(store.stats().expect("figures").sequence, 2);
     assert_eq!(store.get(ORDERS, &1).expect("readable").expect("there").value, 10);
-    let tables = |store: &Store| store.read(|tx| tx.tables()).expect("tables");
     let before = tables(&store);
     store.close().expect("closed");
     assert_eq!(tables(&Store::open(&path).expect("opened again")), before);
@@ -302,7 +301,7 @@ fn a_table_that_a_failed_write_made_is_not_there() {
         kind_of(fails(&DynTable::new("t", KeyKind::U64, CodecId::Json))),
         ErrorKind::Conflict
     );
-    assert_eq!(store.read(|tx| tx.tables()).expect("readable"), []);
+    assert_eq!(tables(&store), []);
     // So the name is free for another declaration.
     store.put(Table::<str, u64>::new("t"), "a", &1).expect("written");
 }

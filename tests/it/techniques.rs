@@ -129,7 +129,9 @@ fn deliver(handler: Handler, deliveries: Deliveries) -> Found {
         Deliveries::OneByOne(count) => (0..count).for_each(|attempt| hand_in(&store, alone(attempt, false))),
         Deliveries::AtOnce(count) => {
             let barrier = Barrier::new(count);
-            let meet = || drop(barrier.wait());
+            let meet = || {
+                barrier.wait();
+            };
             at_once(count, |attempt| {
                 hand_in(
                     &store,
@@ -138,7 +140,7 @@ fn deliver(handler: Handler, deliveries: Deliveries) -> Found {
                         meet: &meet,
                         is_cut: false,
                     },
-                )
+                );
             });
         }
         Deliveries::CutThenAgain => {

@@ -212,7 +212,7 @@ fn write(tx: &mut WriteTx<'_>, op: &Op) -> Result<Answer, Error> {
                 None => moved(tx.transition(ORDERS, order, from, to)?),
             })
         }
-        Op::Update(key, value) => on_table!(key.table(), update(tx, key, value)),
+        Op::Update(key, value) => on_table!(key.table(), update(tx, key, value.as_ref())),
         Op::Retain(scan) => on_table!(scan.table, retain(tx, scan)),
         Op::Once(once) => Ok(once_in(tx, once)),
         Op::Forget(name) => Ok(Answer::Forgot(tx.forget("model", [*name])?)),
@@ -323,8 +323,8 @@ fn delete<T: Kind>(tx: &mut WriteTx<'_>, key: &Key, condition: Condition) -> Res
     })
 }
 
-fn update<T: Kind>(tx: &mut WriteTx<'_>, key: &Key, value: &Option<Vec<u8>>) -> Result<Answer, Error> {
-    let version = tx.update(T::TABLE, T::key(key), |_| value.clone())?;
+fn update<T: Kind>(tx: &mut WriteTx<'_>, key: &Key, value: Option<&Vec<u8>>) -> Result<Answer, Error> {
+    let version = tx.update(T::TABLE, T::key(key), |_| value.cloned())?;
     Ok(Answer::Updated(version.map(sprag::Version::get)))
 }
 
