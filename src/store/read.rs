@@ -33,6 +33,12 @@ pub struct Page<K, R, N: ?Sized> {
 pub(crate) type PageOf<T> =
     Page<<T as TableSpec>::OwnedKey, Record<<T as TableSpec>::Value, <T as TableSpec>::State>, <T as TableSpec>::Key>;
 
+/// Key and record, as a scan gives them.
+type ItemOf<T> = (
+    <T as TableSpec>::OwnedKey,
+    Record<<T as TableSpec>::Value, <T as TableSpec>::State>,
+);
+
 impl<'s> ReadTx<'s> {
     pub(super) fn new(inner: &'s Inner, engine: &'s Engine, txn: Txn) -> ReadTx<'s> {
         ReadTx { inner, engine, txn }
@@ -137,7 +143,7 @@ pub struct Scan<'a, T> {
 }
 
 impl<T: TableSpec> Iterator for Scan<'_, T> {
-    type Item = Result<(T::OwnedKey, Record<T::Value, T::State>)>;
+    type Item = Result<ItemOf<T>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (entries, info) = self.entries.as_mut()?;
@@ -150,12 +156,7 @@ impl<T: TableSpec> Iterator for Scan<'_, T> {
 }
 
 /// Key and record of an entry; an error names the record.
-fn item_of<T: TableSpec>(
-    table: &T,
-    info: &TableInfo,
-    key: &[u8],
-    bytes: &Bytes,
-) -> Result<(T::OwnedKey, Record<T::Value, T::State>)> {
+fn item_of<T: TableSpec>(table: &T, info: &TableInfo, key: &[u8], bytes: &Bytes) -> Result<ItemOf<T>> {
     let encoded = record::encoded_key(key);
     let named = |cause| in_record(info, encoded, cause);
     let owned = table.decode_key(encoded).map_err(named)?;
