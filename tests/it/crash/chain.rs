@@ -153,7 +153,7 @@ impl<'a> Chain<'a> {
             FaultKind::SetLen,
             FaultKind::Read,
         ];
-        for _ in 0..1 + self.dice.below(2) {
+        for _ in 0..=self.dice.below(2) {
             let kind = kinds[self.dice.below(kinds.len() as u64) as usize];
             let passing = self.dice.below(40);
             let mode = match self.dice.below(2) {
@@ -278,7 +278,7 @@ impl<'a> Chain<'a> {
         );
         assert_eq!(store.stats().unwrap().sequence, self.sequence + number, "{label}");
         if self.dice.one_in(4) {
-            for _ in 0..1 + self.dice.below(3) {
+            for _ in 0..=self.dice.below(3) {
                 let stamp = Stamp {
                     number: history.len() as u64,
                     salt: work::salt(self.dice.any(), history.len() as u64 == number + 1),
@@ -287,9 +287,9 @@ impl<'a> Chain<'a> {
                 history.push(stamp.salt);
             }
             if self.dice.one_in(2) {
-                store.close().unwrap()
+                store.close().unwrap();
             } else {
-                drop(store)
+                drop(store);
             }
             assert_eq!(verify(&open(), &history), history.len() as u64 - 1, "{label}");
         }

@@ -61,7 +61,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn past(&self) -> Past {
@@ -173,7 +173,7 @@ impl Ledger {
             let (guard, timeout) = self
                 .moved
                 .wait_timeout(state, HOLD_MAX)
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             state = guard;
             if timeout.timed_out() {
                 return;

@@ -606,7 +606,7 @@ fn readers_see_no_commit_before_it_is_durable() {
     let seen = Arc::new(Mutex::new(None));
     let (reader, sees) = (store.clone(), Arc::clone(&seen));
     once(&scene.disk, is_log_write(layout), move || {
-        *sees.lock().unwrap() = Some(reader.read(|tx| work::number(tx)));
+        *sees.lock().unwrap() = Some(reader.read(work::number));
     });
     scene.commit(&store).unwrap();
     scene.disk.stop_observing();

@@ -70,7 +70,7 @@ impl Tally {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn distinct(&self) -> u64 {
@@ -83,7 +83,7 @@ impl Tally {
 
     /// Counts an image that was judged, if there was no equal one before.
     pub fn add(&self, digest: [u8; 32], kinds: &[Kind]) {
-        let mut seen = SEEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut seen = SEEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let new = seen.get_or_insert_default().insert(digest);
         drop(seen);
         let mut counts = self.lock();

@@ -108,7 +108,7 @@ impl Trap {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn fired(&self) -> bool {
@@ -183,7 +183,7 @@ impl Trap {
     fn ask_readers(&self) {
         let store = self.store.lock().unwrap().clone();
         if let Some(store) = store
-            && let Ok(number) = store.read(|tx| work::number(tx))
+            && let Ok(number) = store.read(work::number)
         {
             self.ledger.acknowledged(number);
         }

@@ -161,7 +161,7 @@ pub fn deliver_again(store: &Store, number: u64, inside: impl FnOnce()) -> Resul
 /// Compares all that the store shows with what some prefix of `history` leaves, and says how long that prefix is.
 pub fn verify(store: &Store, history: &[u64], pad: usize) -> Result<u64, String> {
     let shown = store
-        .read(|tx| shown(tx))
+        .read(shown)
         .map_err(|cause| format!("reading failed: {cause:?}"))?;
     let number = shown.number;
     if usize::try_from(number).map_or(true, |number| number >= history.len()) {
