@@ -148,3 +148,12 @@ impl Gate {
         assert!(!timeout.timed_out(), "nobody came to the gate");
     }
 }
+
+/// Opens its gate when it is dropped, also by a failing assertion: who is held there must not hold up the failure.
+pub struct Opens(pub Arc<Gate>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sprag::testkit::{EventKind, SimDisk};
 use sprag::{Error, Keys, Store, Table};
 
-use crate::common::{Gate, shared, small};
+use crate::common::{Gate, Opens, shared, small};
 use crate::random::{Random, seed};
 
 const NUMBERS: Table<u64, String> = Table::new("numbers");
@@ -102,6 +102,7 @@ fn scans_and_reads_see_through_memory_the_frozen_table_and_the_base() {
     for round in 0..4 {
         let (disk, gate) = gated();
         let store = small().create_on(shared(&disk)).expect("a new store");
+        let _opens = Opens(gate.clone());
         let mut expected = Expected::new();
         let figures = || store.stats().expect("figures");
         // Until the half in use fills up and is frozen.
