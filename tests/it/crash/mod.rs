@@ -3,7 +3,8 @@
 //!
 //! Every image is judged on a simulated disk that drops, keeps, tears and reorders whatever was not synced. Images come
 //! in chains: the store is opened on one, goes on with commits of the same size, and crashes again, so that dead frames
-//! line up with new ones. `SPRAG_SEED` makes the chains again; with several threads their schedule is left to chance.
+//! line up with new ones. `SPRAG_SEED` makes the chains again, `SPRAG_CHAIN` a single one by the seed that a failure names;
+//! with several threads their schedule is left to chance.
 
 mod chain;
 mod dice;
