@@ -63,7 +63,7 @@ pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, _
 #[cfg(loom)]
 mod modelled {
     use std::ops::{Deref, DerefMut};
-    use std::sync::PoisonError;
+    use std::sync::{PoisonError, TryLockError};
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -81,6 +81,15 @@ mod modelled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            let inner = match self.0.try_lock() {
+                Ok(inner) => inner,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            Some(MutexGuard(Some(inner)))
         }
     }
 

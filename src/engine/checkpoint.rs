@@ -57,7 +57,7 @@ pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
     let mut filled = put_into_base(core, frozen);
     if filled.is_err() {
         // redb latches every error, so that only a base opened anew can read or write again. What passes is seen by nobody.
-        filled = core.base.reopen().and_then(|()| put_into_base(core, frozen));
+        filled = core.reopen_base().and_then(|()| put_into_base(core, frozen));
     }
     match filled {
         Ok(base) => {

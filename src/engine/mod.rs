@@ -116,8 +116,14 @@ impl Engine {
         if !view.base.is_spent() {
             return Ok(view);
         }
-        self.core.renew_base()?;
-        Ok(self.core.shared.published())
+        // Opened anew after an error that redb would answer for ever. A checkpoint that is at the base does that itself.
+        match self.core.base.renewed_if_free()? {
+            Some(base) => {
+                self.core.shared.renew(base);
+                Ok(self.core.shared.published())
+            }
+            None => Ok(view),
+        }
     }
 
     /// The readings of time for a transaction that only reads. It takes its sample in as well: after the wall clock was set
@@ -321,6 +327,13 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+
+    /// Opens redb anew after a failed checkpoint, and shows the result to readers at once.
+    fn reopen_base(&self) -> Result<()> {
+        self.base.reopen()?;
+        self.shared.renew(self.base.snapshot()?);
+        Ok(())
     }
 
     /// Opens redb anew after an error that it would answer for ever; a closure that reads meanwhile gets that error.

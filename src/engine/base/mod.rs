@@ -150,8 +150,16 @@ impl Base {
 
     /// The newest state, after redb was opened anew if the opening in use is spent.
     pub(crate) fn renewed(&self) -> Result<Arc<BaseSnapshot>> {
-        let mut open = self.open.lock();
-        self.open_if_spent(&mut open)?;
+        self.renew(&mut self.open.lock())
+    }
+
+    /// The same for a reader, who waits for nobody: `None` while somebody else is at the base.
+    pub(crate) fn renewed_if_free(&self) -> Result<Option<Arc<BaseSnapshot>>> {
+        self.open.try_lock().map(|mut open| self.renew(&mut open)).transpose()
+    }
+
+    fn renew(&self, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
+        self.open_if_spent(open)?;
         open.snapshot()
     }
 
