@@ -47,20 +47,7 @@ fn a_crash_in_the_middle_of_that_rewrite_takes_nothing_that_was_acknowledged() {
     scene.lose_log();
     scene.commit(&store).unwrap_err();
     let killed = scene.on(scene.disk.kill());
-    let images = Arc::new(Mutex::new(Vec::new()));
-    let taken = Arc::clone(&images);
-    killed.disk.on_event(move |event, disk| {
-        let mut images = taken.lock().unwrap();
-        images.push(disk.kill());
-        images.extend((0..SEEDS).map(|seed| disk.power_loss_during(event, event.index << 8 | seed, CrashPlan::Any)));
-    });
-    drop(killed.open());
-    let images = std::mem::take(&mut *images.lock().unwrap());
-    assert!(
-        images.len() as u64 > 4 * SEEDS,
-        "the recovery of two halves and the base makes some calls"
-    );
-    for image in images {
+    for image in killed.images_of_open(SEEDS) {
         let after = killed.on(image);
         let (store, found) = after.reopen();
         assert!(found == acked || found == acked + 1, "found={found}, acked={acked}");

@@ -127,6 +127,25 @@ impl Scene {
         (store, number)
     }
 
+    /// Opens a copy of this disk, and gives what a kill and so many power losses leave in each call of that.
+    pub(super) fn images_of_open(&self, seeds: u64) -> Vec<SimDisk> {
+        let images = Arc::new(Mutex::new(Vec::new()));
+        let taken = Arc::clone(&images);
+        let opened = self.on(self.disk.kill());
+        opened.disk.on_event(move |event, disk| {
+            let mut images = taken.lock().unwrap();
+            images.push(disk.kill());
+            images
+                .extend((0..seeds).map(|seed| disk.power_loss_during(event, event.index << 8 | seed, CrashPlan::Any)));
+        });
+        let store = opened.open();
+        opened.disk.stop_observing();
+        drop(store);
+        let images = std::mem::take(&mut *images.lock().unwrap());
+        assert!(images.len() as u64 > 4 * seeds, "an open makes some calls");
+        images
+    }
+
     /// What a copy of this disk shows after a power loss.
     pub(super) fn after_power_loss(&self, seed: u64, plan: CrashPlan) -> u64 {
         self.on(self.disk.power_loss(seed, plan)).reopen().1
