@@ -1,8 +1,11 @@
 //! A reader that can be killed at any moment and started again, and whose total is exact all the same.
 //!
 //! ```text
-//! cargo run --release --example consume -- STORE FEED [PAGE]
+//! cargo run --release --example consume -- [STORE FEED [PAGE]]
 //! ```
+//!
+//! Without arguments it makes `feed.txt` in the current folder, a thousand messages that sum up to 500,500, and reads that
+//! into `consume.sprag`. Run it again, or kill it and run it again: the total stays.
 //!
 //! FEED is a text file with a message a line: an id, a space, an amount. The same id may come again, as it does from any
 //! sender that retries. The reader takes PAGE messages (100 if not said) at a time, and commits their effects together with
@@ -11,6 +14,7 @@
 //! message that comes again much later, on another page, is caught by its remembered key.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::time::Duration;
@@ -31,10 +35,23 @@ struct Message {
     amount: u64,
 }
 
+/// A feed to begin with, made unless it is there.
+fn own_feed() -> Result<OsString, AnyError> {
+    let path = "feed.txt";
+    if !std::fs::exists(path)? {
+        let lines: String = (1..=1000).map(|number| format!("m-{number} {number}\n")).collect();
+        std::fs::write(path, lines)?;
+    }
+    Ok(path.into())
+}
+
 fn main() -> Result<(), AnyError> {
     let mut args = std::env::args_os().skip(1);
-    let usage = "usage: consume STORE FEED [PAGE]";
-    let (store, feed) = (args.next().ok_or(usage)?, args.next().ok_or(usage)?);
+    let usage = "usage: consume [STORE FEED [PAGE]]";
+    let (store, feed) = match args.next() {
+        Some(store) => (store, args.next().ok_or(usage)?),
+        None => ("consume.sprag".into(), own_feed()?),
+    };
     let page = match args.next() {
         Some(text) => text.to_str().ok_or(usage)?.parse()?,
         None => 100,
