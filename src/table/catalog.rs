@@ -4,14 +4,13 @@
 //! durable: a table is never removed and its number never given again, so a cached entry can only lack states that were
 //! added since.
 
-use std::any::TypeId;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Declared, DynTable, TableSpec};
+use super::{Declared, Described, DynTable, Identity};
 use crate::codec::{Bincode, Codec, CodecId, KeyKind};
 use crate::engine::{Bytes, Now, Space, Span, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,6 +52,11 @@ impl TableInfo {
         self.codec
     }
 
+    /// Number of the shape of its records; see [`Table::schema`](super::Table::schema).
+    pub fn schema(&self) -> u32 {
+        self.schema
+    }
+
     /// The states of its records and the moves between them, if it has any.
     pub fn machine(&self) -> Option<&Machine> {
         self.machine.as_ref()
@@ -86,7 +90,7 @@ struct Cached {
     /// The entry as it is stored.
     bytes: Bytes,
     /// Descriptions that were compared with this entry and agree.
-    agreed: Vec<TypeId>,
+    agreed: Vec<Identity>,
 }
 
 /// The newest durable state, asked for only when an entry is to be cached.
@@ -100,7 +104,7 @@ impl Catalog {
     }
 
     /// The table as the file has it, compared with the call site; `None` if the file does not have it.
-    pub(crate) fn resolve<T: TableSpec>(
+    pub(crate) fn resolve<T: Described + ?Sized>(
         &self,
         txn: &Txn,
         durable: Durable<'_>,
@@ -124,7 +128,7 @@ impl Catalog {
     }
 
     /// The table as the file has it, compared with the call site, created or grown in this transaction if need be.
-    pub(crate) fn resolve_or_create<T: TableSpec>(
+    pub(crate) fn resolve_or_create<T: Described + ?Sized>(
         &self,
         txn: &mut Txn,
         durable: Durable<'_>,
@@ -145,7 +149,7 @@ impl Catalog {
         Ok(info)
     }
 
-    fn cached<T: TableSpec>(&self, table: &T) -> Option<(Arc<TableInfo>, Bytes)> {
+    fn cached<T: Described + ?Sized>(&self, table: &T) -> Option<(Arc<TableInfo>, Bytes)> {
         let identity = table.identity()?;
         let cache = self.cache.lock();
         let cached = cache.get(table.table_name())?;
@@ -156,7 +160,7 @@ impl Catalog {
     }
 
     /// Caches an entry if it is durable: one that was only staged could still be dropped.
-    fn remember<T: TableSpec>(
+    fn remember<T: Described + ?Sized>(
         &self,
         table: &T,
         info: &Arc<TableInfo>,
@@ -257,16 +261,16 @@ fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
         name,
         key,
         codec,
+        schema,
         machine,
-        ..
     } = declared.clone();
     let info = TableInfo {
         id,
         name,
         key,
         codec,
-        schema: 0,
-        machine,
+        schema: schema.unwrap_or_default(),
+        machine: machine.flatten(),
     };
     store(txn, &info)?;
     Ok(info)
@@ -286,8 +290,15 @@ fn compare(info: &TableInfo, declared: &Declared) -> Result<Option<Machine>> {
     if info.codec != declared.codec {
         return Err(differs("codec", &info.codec, &declared.codec));
     }
-    match (&info.machine, &declared.machine) {
-        (_, None) if declared.any_machine => Ok(None),
+    if let Some(schema) = declared.schema
+        && schema != info.schema
+    {
+        return Err(differs("schema", &info.schema, &schema));
+    }
+    let Some(machine) = &declared.machine else {
+        return Ok(None);
+    };
+    match (&info.machine, machine) {
         (None, None) => Ok(None),
         (Some(file), None) => Err(differs("machine", &file.name(), &"none")),
         (None, Some(program)) => Err(differs("machine", &"none", &program.name())),

@@ -36,6 +36,7 @@ pub use catalog::TableInfo;
 /// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
 pub struct Table<K: ?Sized, V, S = Stateless, C = Bincode> {
     name: &'static str,
+    schema: u32,
     #[expect(
         clippy::type_complexity,
         reason = "says that a table owns none of these, so that it is Send and Sync"
@@ -47,7 +48,19 @@ impl<K: ?Sized, V, S, C> Table<K, V, S, C> {
     /// Names a table. The name has 1 to 255 bytes and no control characters; a call that uses another one answers
     /// `Invalid`.
     pub const fn new(name: &'static str) -> Self {
-        Table { name, of: PhantomData }
+        Table {
+            name,
+            schema: 0,
+            of: PhantomData,
+        }
+    }
+
+    /// Says which shape of records this is; 0 if nothing is said. A file in which the table has another number answers
+    /// `Schema`, so raise it whenever values change in a way that their encoding does not bear.
+    #[must_use]
+    pub const fn schema(mut self, number: u32) -> Self {
+        self.schema = number;
+        self
     }
 
     /// The name.
@@ -87,13 +100,17 @@ pub struct Declared {
     pub(crate) name: String,
     pub(crate) key: KeyKind,
     pub(crate) codec: CodecId,
-    pub(crate) machine: Option<Machine>,
-    /// The call site knows no machine of its own and goes by the file's.
-    pub(crate) any_machine: bool,
+    /// `None`: the call site goes by the file's.
+    pub(crate) schema: Option<u32>,
+    /// `None`: the call site goes by the file's, whether there is one or not.
+    pub(crate) machine: Option<Option<Machine>>,
 }
 
+/// Names a description for which one comparison with the file is enough: its type, and the schema number.
+pub(crate) type Identity = (TypeId, u32);
+
 /// A table that calls can be given: [`Table`] by value, or a reference to a [`DynTable`].
-pub trait TableSpec: sealed::Sealed {
+pub trait TableSpec: Described {
     /// The key as it is given.
     type Key: ?Sized;
     /// The key as it is read back.
@@ -103,13 +120,6 @@ pub trait TableSpec: sealed::Sealed {
     /// The state, as calls take and give it.
     type State;
 
-    #[doc(hidden)]
-    fn table_name(&self) -> &str;
-    #[doc(hidden)]
-    fn declared(&self) -> Result<Declared>;
-    /// Names this description where comparing it once with the file is enough.
-    #[doc(hidden)]
-    fn identity(&self) -> Option<TypeId>;
     #[doc(hidden)]
     fn encode_key(&self, key: &Self::Key) -> Result<Vec<u8>>;
     #[doc(hidden)]
@@ -126,9 +136,44 @@ pub trait TableSpec: sealed::Sealed {
 }
 
 mod sealed {
-    pub trait Sealed {}
-    impl<K: ?Sized, V, S, C> Sealed for super::Table<K, V, S, C> {}
-    impl Sealed for &super::DynTable {}
+    use super::{Declared, Identity};
+    use crate::error::Result;
+
+    /// What the catalogue asks of a call site.
+    pub trait Described {
+        fn table_name(&self) -> &str;
+        fn declared(&self) -> Result<Declared>;
+        /// `None` if the description is to be compared each time.
+        fn identity(&self) -> Option<Identity>;
+    }
+}
+
+pub(crate) use sealed::Described;
+
+impl<K, V, S, C> Described for Table<K, V, S, C>
+where
+    K: Key + ?Sized + 'static,
+    V: 'static,
+    S: StateOf,
+    C: Codec,
+{
+    fn table_name(&self) -> &str {
+        self.name
+    }
+
+    fn declared(&self) -> Result<Declared> {
+        Ok(Declared {
+            name: self.name.to_owned(),
+            key: kept_kind(K::kind())?,
+            codec: C::ID,
+            schema: Some(self.schema),
+            machine: Some(S::machine()?),
+        })
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        Some((TypeId::of::<Self>(), self.schema))
+    }
 }
 
 impl<K, V, S, C> TableSpec for Table<K, V, S, C>
@@ -142,25 +187,6 @@ where
     type OwnedKey = K::Owned;
     type Value = V;
     type State = S::Value;
-
-    fn table_name(&self) -> &str {
-        self.name
-    }
-
-    fn declared(&self) -> Result<Declared> {
-        let machine = S::machine()?;
-        Ok(Declared {
-            name: self.name.to_owned(),
-            key: kept_kind(K::kind())?,
-            codec: C::ID,
-            machine,
-            any_machine: false,
-        })
-    }
-
-    fn identity(&self) -> Option<TypeId> {
-        Some(TypeId::of::<Self>())
-    }
 
     fn encode_key(&self, key: &K) -> Result<Vec<u8>> {
         encode_key(key)
@@ -230,12 +256,7 @@ impl DynTable {
     }
 }
 
-impl TableSpec for &DynTable {
-    type Key = DynKey;
-    type OwnedKey = DynKey;
-    type Value = Vec<u8>;
-    type State = Option<String>;
-
+impl Described for &DynTable {
     fn table_name(&self) -> &str {
         &self.name
     }
@@ -246,14 +267,21 @@ impl TableSpec for &DynTable {
             name,
             key: kept_kind(key)?,
             codec,
+            schema: None,
             machine: None,
-            any_machine: true,
         })
     }
 
-    fn identity(&self) -> Option<TypeId> {
+    fn identity(&self) -> Option<Identity> {
         None
     }
+}
+
+impl TableSpec for &DynTable {
+    type Key = DynKey;
+    type OwnedKey = DynKey;
+    type Value = Vec<u8>;
+    type State = Option<String>;
 
     fn encode_key(&self, key: &DynKey) -> Result<Vec<u8>> {
         if key.kind() != self.key {
