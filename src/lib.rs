@@ -22,6 +22,7 @@
     clippy::exit
 )]
 
+mod batch;
 mod clock;
 mod codec;
 mod dedupe;
@@ -40,6 +41,7 @@ mod table;
 pub mod testkit;
 mod txn;
 
+pub use batch::{Batch, Outcome, Verdict};
 #[cfg(feature = "test-util")]
 pub use clock::ManualClock;
 pub use clock::{Clock, Sample, SystemClock};
@@ -62,6 +64,7 @@ pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 #[doc(hidden)]
 #[cfg(feature = "test-util")]
 pub mod internals {
+    pub use crate::batch::decide::{Ballot, BatchVerdict, Vote, decide_batch};
     pub use crate::clock::{Retention, RetentionMark, Schedule};
     pub use crate::codec::frame::Stamp;
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};

@@ -14,7 +14,7 @@ use crate::error::Result;
 type WriteSet = BTreeMap<Bytes, Option<Bytes>>;
 
 /// A view with changes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Txn {
     view: Arc<View>,
     /// Never empty in a transaction that writes; the last one takes the changes.

@@ -24,6 +24,9 @@ pub(crate) const HEAD: usize = 28;
 const SUMMED_FROM: usize = 8;
 const FIRST_OF_LIFE: u8 = 1;
 
+/// Most bytes of a frame beside its operations: head, life before, distance to what is durable, three readings of time.
+const BESIDE_OPS_MAX: usize = HEAD + 1 + 8 + varint::BYTES_MAX + 24;
+
 /// What a frame says besides its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -81,6 +84,15 @@ pub(crate) fn encode<'a>(stamp: Stamp, header: &Header, ops: impl Iterator<Item 
         seal(stamp.salt, frame);
     }
     len
+}
+
+/// Length that the frame of `ops` has at most. Goes by the operations alone, so that a limit on it is the same at any time.
+pub(crate) fn len_max<'a>(ops: impl Iterator<Item = Op<'a>>) -> usize {
+    let of_op = |(key, value): Op<'_>| {
+        let value_len = value.map_or(0, |value| varint::len(value.len() as u64) + value.len());
+        varint::len((key.len() as u64) << 1) + key.len() + value_len
+    };
+    BESIDE_OPS_MAX + ops.map(of_op).sum::<usize>()
 }
 
 fn encode_op(key: &[u8], value: Option<&[u8]>, out: &mut Vec<u8>) {

@@ -7,6 +7,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// Longest encoding in bytes.
 pub const BYTES_MAX: usize = 10;
 
+/// Number of bytes that [`put`] appends for a number.
+pub fn len(number: u64) -> usize {
+    let bits = (u64::BITS - number.leading_zeros()).max(1);
+    bits.div_ceil(7) as usize
+}
+
 /// Appends `number`.
 pub fn put(out: &mut Vec<u8>, number: u64) {
     let mut rest = number;

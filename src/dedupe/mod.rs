@@ -70,6 +70,11 @@ impl OnceKey {
         self
     }
 
+    /// Whether it is bound to a request.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.delivery.fingerprint.is_some()
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         check_scope(&self.scope)?;
         if self.key.is_empty() || self.key.len() > ONCE_KEY_BYTES_MAX {

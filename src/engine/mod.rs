@@ -132,6 +132,14 @@ impl Engine {
         self.core.now().0
     }
 
+    /// Whether one commit could hold these changes.
+    ///
+    /// # Errors
+    /// `TooLarge` if not.
+    pub(crate) fn fits(&self, changes: &[Change]) -> Result<()> {
+        self.core.fits(changes)
+    }
+
     /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
     pub(crate) fn begin(&self) -> Result<Writer<'_>> {
         let mut stage = self.core.stage.lock();
@@ -230,6 +238,11 @@ impl Drop for Engine {
     }
 }
 
+/// Changes as the operations of a frame.
+fn ops(changes: &[Change]) -> impl Iterator<Item = frame::Op<'_>> {
+    changes.iter().map(|(key, value)| (&**key, value.as_deref()))
+}
+
 /// A transaction on the newest staged state, under the writer lock. Dropping it leaves no trace.
 pub(crate) struct Writer<'a> {
     core: &'a Core,
@@ -266,16 +279,10 @@ impl Writer<'_> {
             core, mut stage, time, ..
         } = self;
         let stage = &mut *stage;
+        core.fits(&changes)?;
         let header = stage.header(core.group.env().synced(), time)?;
         stage.scratch.clear();
-        let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
-        let len = frame::encode(core.superblock.stamp(), &header, ops, &mut stage.scratch) as u64;
-        let max = limits::commit_bytes_max(core.superblock.log_half_bytes);
-        if len > max {
-            stage.scratch = Vec::new();
-            let message = format!("commit too large for the log, bytes={len}, bytes_max={max}");
-            return Err(Error::new(ErrorKind::TooLarge, message));
-        }
+        let len = frame::encode(core.superblock.stamp(), &header, ops(&changes), &mut stage.scratch) as u64;
         let position = core.find_room(stage, len)?;
         let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
         for (key, value) in changes {
@@ -319,6 +326,18 @@ impl Core {
             schedule_ns: self.schedule.now(sample),
         };
         (now, retention.mark())
+    }
+
+    /// # Errors
+    /// `TooLarge` if the changes exceed what one commit may put into the log.
+    fn fits(&self, changes: &[Change]) -> Result<()> {
+        let bytes = frame::len_max(ops(changes)) as u64;
+        let max = limits::commit_bytes_max(self.superblock.log_half_bytes);
+        if bytes <= max {
+            return Ok(());
+        }
+        let message = format!("commit too large for the log, bytes={bytes}, bytes_max={max}");
+        Err(Error::new(ErrorKind::TooLarge, message))
     }
 
     fn alive(&self) -> Result<()> {

@@ -101,10 +101,15 @@ impl Error {
 
 /// A found record as an error, for callers that abort on it.
 pub(crate) fn conflict(found: Found) -> Error {
+    conflict_saying("condition does not hold", found)
+}
+
+/// The same, for a caller who knows more about it.
+pub(crate) fn conflict_saying(what: &str, found: Found) -> Error {
     let version = found.version.map_or(0, Version::get);
     let message = match &found.state {
-        Some(state) => format!("condition does not hold, found_version={version}, found_state={state}"),
-        None => format!("condition does not hold, found_version={version}"),
+        Some(state) => format!("{what}, found_version={version}, found_state={state}"),
+        None => format!("{what}, found_version={version}"),
     };
     Error::carrying(ErrorKind::Conflict, message, found)
 }

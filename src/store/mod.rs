@@ -3,6 +3,7 @@
 //! Owns the handle that programs hold, and when an answer may be given: every answer decided inside a write, also one
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
+mod batch;
 mod inside;
 mod options;
 mod read;

@@ -54,7 +54,7 @@ impl<'s> ReadTx<'s> {
         let Some(info) = self.resolve(&table)? else {
             return Ok(None);
         };
-        let raw = record::read(&self.txn, &whole_key(&info, &encoded));
+        let raw = record::read(&self.txn, &info.record_key(&encoded));
         let raw = raw.map_err(|cause| in_record(&info, &encoded, cause))?;
         raw.map(|raw| record_of(&table, &info, &encoded, &raw)).transpose()
     }
@@ -185,11 +185,4 @@ fn span_of<K: ?Sized>(table: u32, keys: &Keys<K>) -> Span {
         to,
         reverse: keys.is_reverse(),
     }
-}
-
-/// The whole key of a record.
-pub(super) fn whole_key(info: &TableInfo, encoded: &[u8]) -> Vec<u8> {
-    let mut key = record::key_prefix(info.id, encoded.len());
-    key.extend_from_slice(encoded);
-    key
 }

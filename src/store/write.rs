@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Inner;
-use super::read::{ReadTx, whole_key};
+use super::read::ReadTx;
 use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
 use crate::engine::{Change, Engine};
@@ -27,7 +27,7 @@ const RETAIN_PAGE: usize = 1000;
 ///
 /// Nothing is visible to others, or durable, before the closure that was given it returned `Ok` and the write did.
 pub struct WriteTx<'s> {
-    read: ReadTx<'s>,
+    pub(super) read: ReadTx<'s>,
     /// Remembered keys whose work is under way in this transaction, outermost first.
     under_way: Vec<Vec<u8>>,
 }
@@ -102,7 +102,7 @@ impl<'s> WriteTx<'s> {
         let encoded = table.encode_key(key)?;
         let value = table.encode_value(value, self.read.inner.verify_values)?;
         let info = self.resolve(&table)?;
-        let state = named_state(&info, table.state_name(state))?;
+        let state = info.named_state(table.state_name(state))?;
         self.put_encoded(
             &info,
             &encoded,
@@ -127,7 +127,7 @@ impl<'s> WriteTx<'s> {
             condition,
             offered,
         };
-        record::put(self.txn_mut(), whole_key(info, encoded), put)
+        record::put(self.txn_mut(), info.record_key(encoded), put)
     }
 
     /// Removes a record, whatever is there, and gives the version that it had; `None` if it was gone already.
@@ -152,7 +152,7 @@ impl<'s> WriteTx<'s> {
         record::delete(
             self.txn_mut(),
             info.id,
-            whole_key(&info, &encoded),
+            info.record_key(&encoded),
             info.codec(),
             condition,
         )
@@ -198,9 +198,9 @@ impl<'s> WriteTx<'s> {
     ) -> Result<Transitioned> {
         let encoded = table.encode_key(key)?;
         let info = self.resolve(table)?;
-        let from = named_state(&info, table.state_name(from))?;
-        let to = named_state(&info, table.state_name(to))?;
-        transition::transition(self.txn_mut(), &info, whole_key(&info, &encoded), from, to, value)
+        let from = info.named_state(table.state_name(from))?;
+        let to = info.named_state(table.state_name(to))?;
+        transition::transition(self.txn_mut(), &info, info.record_key(&encoded), from, to, value)
     }
 
     /// Reads a record, and writes what `f` makes of its value; `None` from `f` removes it or leaves it absent. `f` runs once:
@@ -266,13 +266,7 @@ impl<'s> WriteTx<'s> {
     {
         key.check()?;
         let stored_key = key.stored_key();
-        if self.under_way.contains(&stored_key) {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("remembered key inside its own work, key={key}"),
-            )
-            .into());
-        }
+        self.refuse_under_way(key)?;
         let end_ns = match dedupe::meet(&self.read.txn, key)? {
             Met::Repeat(remembered) => return Ok(repeat(key, remembered)?),
             Met::First { end_ns } => end_ns,
@@ -293,6 +287,16 @@ impl<'s> WriteTx<'s> {
     /// As [`ReadTx::remembered`].
     pub fn forget(&mut self, scope: &str, key: impl AsRef<[u8]>) -> Result<bool> {
         dedupe::forget(self.txn_mut(), scope, key.as_ref())
+    }
+
+    /// # Errors
+    /// `Invalid` inside the work of the same key.
+    pub(super) fn refuse_under_way(&self, key: &OnceKey) -> Result<()> {
+        if !self.under_way.contains(&key.stored_key()) {
+            return Ok(());
+        }
+        let message = format!("remembered key inside its own work, key={key}");
+        Err(Error::new(ErrorKind::Invalid, message))
     }
 
     fn resolve<T: TableSpec>(&mut self, table: &T) -> Result<Arc<TableInfo>> {
@@ -349,16 +353,4 @@ fn repeat<R: DeserializeOwned>(key: &OnceKey, remembered: Remembered) -> Result<
             Err(cause.into_kind(ErrorKind::Decode, message))
         }
     }
-}
-
-/// The state to use, checked against the file's machine.
-fn named_state<'a>(info: &TableInfo, state: Option<&'a str>) -> Result<&'a str> {
-    let known = state.filter(|state| info.machine().is_some_and(|machine| machine.has_state(state)));
-    known.ok_or_else(|| {
-        let (table, state) = (info.name(), state.unwrap_or("none"));
-        Error::new(
-            ErrorKind::Invalid,
-            format!("table has no such state, table={table}, state={state}"),
-        )
-    })
 }

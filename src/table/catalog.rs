@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::TABLE_NAME_BYTES_MAX;
 use crate::machine::Machine;
 use crate::machine::decide::Reconciled;
+use crate::record;
 use crate::sync::Mutex;
 use crate::txn::Txn;
 
@@ -62,6 +63,23 @@ impl TableInfo {
         self.machine.as_ref()
     }
 
+    /// The whole key of a record.
+    pub(crate) fn record_key(&self, encoded: &[u8]) -> Vec<u8> {
+        let mut key = record::key_prefix(self.id, encoded.len());
+        key.extend_from_slice(encoded);
+        key
+    }
+
+    /// The state to use, checked against the machine.
+    pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
+        let known = state.filter(|state| self.machine.as_ref().is_some_and(|machine| machine.has_state(state)));
+        known.ok_or_else(|| {
+            let shown: String = state.unwrap_or("none").chars().take(64).collect();
+            let message = format!("table has no such state, table={}, state={shown}", self.name);
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+
     /// A description with which its records can be read and written by bytes.
     pub fn open(&self) -> DynTable {
         DynTable::new(self.name.clone(), self.key.clone(), self.codec)
@@ -95,6 +113,29 @@ struct Cached {
 
 /// The newest durable state, asked for only when an entry is to be cached.
 type Durable<'a> = &'a dyn Fn() -> Result<Arc<View>>;
+
+/// The catalogue together with the state that its cache goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables<'a> {
+    catalog: &'a Catalog,
+    durable: Durable<'a>,
+}
+
+impl<'a> Tables<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, durable: Durable<'a>) -> Tables<'a> {
+        Tables { catalog, durable }
+    }
+
+    /// See [`Catalog::resolve`].
+    pub(crate) fn resolve<T: Described + ?Sized>(&self, txn: &Txn, table: &T) -> Result<Option<Arc<TableInfo>>> {
+        self.catalog.resolve(txn, self.durable, table)
+    }
+
+    /// See [`Catalog::resolve_or_create`].
+    pub(crate) fn resolve_or_create<T: Described + ?Sized>(&self, txn: &mut Txn, table: &T) -> Result<Arc<TableInfo>> {
+        self.catalog.resolve_or_create(txn, self.durable, table)
+    }
+}
 
 impl Catalog {
     pub(crate) fn new() -> Catalog {

@@ -1,0 +1,489 @@
+//! Batches: conditions and writes as data, judged together and written together.
+//!
+//! Owns what a batch may hold, how it is judged, and what it is bound to under a remembered key. Every condition is judged
+//! against one state and one `now`. A batch that is tried goes the same way as one that is applied; only its transaction
+//! is thrown away.
+
+mod canonical;
+pub mod decide;
+mod outcome;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::codec::Version;
+use crate::dedupe::{self, Met, OnceKey, Remembered};
+use crate::error::{Error, ErrorKind, Result};
+use crate::machine::Machine;
+use crate::machine::decide::Why;
+use crate::record::decide::{Condition, Offered, holds};
+use crate::record::{self, Deleted, Put, Written};
+use crate::table::catalog::{TableInfo, Tables};
+use crate::table::transition::{self, Transitioned};
+use crate::table::{Declared, Described, Identity, TableSpec};
+use crate::txn::Txn;
+
+use decide::{BatchVerdict, decide_batch};
+pub use outcome::{Outcome, Verdict};
+
+/// Conditions and writes as data: built, logged, sent, read from JSON, tried without writing, and applied in one commit.
+///
+/// # How it is judged
+/// Every operation is judged against the state before the batch, without stopping at the first that fails. A condition
+/// votes: it holds, or the record already is what the operation would have made it, or it fails. An operation without a
+/// condition (`Any`, a plain put or delete) does not vote.
+///
+/// - Any vote fails: [`Rejected`](Outcome::Rejected).
+/// - All votes hold, or there are none: [`Applied`](Outcome::Applied).
+/// - Otherwise [`Already`](Outcome::Already), if every operation, with or without a vote, is already so; a check that holds
+///   is. Else `Rejected`.
+///
+/// With [`once`](Batch::once) the remembered key is looked at before anything else, and is bound to the operations by itself:
+/// the same key with other operations is a `Mismatch` error.
+///
+/// # Limits
+/// At least one operation, and at most one write to a key. All of it is one commit, which has at most half a log half. The
+/// first mistake is kept and answered by the call that uses the batch.
+///
+/// ```
+/// use sprag::{Batch, Condition, Outcome, Store, Table};
+///
+/// const BALANCES: Table<u64, i64> = Table::new("balances");
+/// const ACCOUNTS: Table<u64, String> = Table::new("accounts");
+/// # fn main() -> sprag::Result<()> {
+/// let store = Store::in_memory()?;
+/// store.put(ACCOUNTS, &7, &"ann".to_owned())?;
+/// store.put(BALANCES, &51, &100)?;
+///
+/// let batch = Batch::new()
+///     .check(ACCOUNTS, &7, Condition::Present)
+///     .put_if(BALANCES, &51, Condition::Version(1), &140);
+/// assert!(matches!(store.dry_run(&batch)?, Outcome::Applied { .. }));
+/// assert!(matches!(store.apply(&batch)?, Outcome::Applied { .. }));
+/// assert!(matches!(store.apply(&batch)?, Outcome::Already { .. }));
+/// assert_eq!(store.get(BALANCES, &51)?.map(|record| (record.value, record.version.get())), Some((140, 2)));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a batch does nothing until it is applied"]
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    once: Option<OnceKey>,
+    operations: Vec<Operation>,
+    /// Tables and keys that some operation writes.
+    written: HashSet<(String, Vec<u8>)>,
+    mistake: Option<Error>,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    table: Arc<BatchTable>,
+    /// Encoded.
+    key: Vec<u8>,
+    act: Act,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Check(Condition),
+    Put(Condition, Vec<u8>),
+    /// A put under `Absent` that names the state.
+    Create(String, Vec<u8>),
+    Delete(Condition),
+    Transition {
+        from: String,
+        to: String,
+        value: Option<Vec<u8>>,
+    },
+}
+
+impl Act {
+    /// The condition, of an act that is judged by one.
+    fn condition(&self) -> Option<Condition> {
+        match self {
+            Act::Check(condition) | Act::Put(condition, _) | Act::Delete(condition) => Some(*condition),
+            Act::Create(..) | Act::Transition { .. } => None,
+        }
+    }
+
+    fn votes(&self) -> bool {
+        self.condition() != Some(Condition::Any)
+    }
+}
+
+/// What a call site said of a table.
+#[derive(Clone, Debug)]
+struct BatchTable {
+    declared: Declared,
+    identity: Option<Identity>,
+}
+
+impl Described for BatchTable {
+    fn table_name(&self) -> &str {
+        &self.declared.name
+    }
+
+    fn declared(&self) -> Result<Declared> {
+        Ok(self.declared.clone())
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+}
+
+impl Batch {
+    /// A batch without operations.
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    /// Remembers the batch under this key. The batch binds the key to its operations itself, so the key must not be bound.
+    pub fn once(mut self, key: &OnceKey) -> Batch {
+        let fault = if self.once.is_some() {
+            Some(invalid("batch has two remembered keys"))
+        } else if key.is_bound() {
+            Some(invalid(
+                "batch binds its remembered key by itself, and this one is bound already",
+            ))
+        } else {
+            key.check().err()
+        };
+        self.once = Some(key.clone());
+        self.keep_mistake(fault);
+        self
+    }
+
+    /// Asks for a condition and writes nothing.
+    pub fn check<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition) -> Batch {
+        self.add(&table, key, |_| Ok(Act::Check(condition)))
+    }
+
+    /// A put without a condition; see [`WriteTx::put`](crate::WriteTx::put).
+    pub fn put<T: TableSpec>(self, table: T, key: &T::Key, value: &T::Value) -> Batch {
+        self.put_if(table, key, Condition::Any, value)
+    }
+
+    /// A put under a condition; see [`WriteTx::put_if`](crate::WriteTx::put_if).
+    pub fn put_if<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition, value: &T::Value) -> Batch {
+        self.add(&table, key, |table| {
+            Ok(Act::Put(condition, table.encode_value(value, true)?))
+        })
+    }
+
+    /// Creates a record in a named state; see [`WriteTx::create`](crate::WriteTx::create).
+    pub fn create<T: TableSpec>(self, table: T, key: &T::Key, value: &T::Value, state: &T::State) -> Batch {
+        self.add(&table, key, |table| {
+            Ok(Act::Create(state_of(table, state)?, table.encode_value(value, true)?))
+        })
+    }
+
+    /// A delete without a condition; see [`WriteTx::delete`](crate::WriteTx::delete).
+    pub fn delete<T: TableSpec>(self, table: T, key: &T::Key) -> Batch {
+        self.delete_if(table, key, Condition::Any)
+    }
+
+    /// A delete under a condition; see [`WriteTx::delete_if`](crate::WriteTx::delete_if).
+    pub fn delete_if<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition) -> Batch {
+        self.add(&table, key, |_| Ok(Act::Delete(condition)))
+    }
+
+    /// A transition, whose vote is the state; see [`WriteTx::transition`](crate::WriteTx::transition).
+    pub fn transition<T: TableSpec>(self, table: T, key: &T::Key, from: T::State, to: T::State) -> Batch {
+        self.add(&table, key, |table| transition_act(table, &from, &to, None))
+    }
+
+    /// A transition that gives the record a new value; see [`WriteTx::transition_with`](crate::WriteTx::transition_with).
+    pub fn transition_with<T: TableSpec>(
+        self,
+        table: T,
+        key: &T::Key,
+        from: T::State,
+        to: T::State,
+        value: &T::Value,
+    ) -> Batch {
+        self.add(&table, key, |table| {
+            transition_act(table, &from, &to, Some(table.encode_value(value, true)?))
+        })
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Whether there is no operation. Such a batch is a mistake.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    fn add<T: TableSpec>(mut self, table: &T, key: &T::Key, act: impl FnOnce(&T) -> Result<Act>) -> Batch {
+        if self.mistake.is_some() {
+            return self;
+        }
+        let operation = (|| {
+            Ok(Operation {
+                table: self.table(table)?,
+                key: table.encode_key(key)?,
+                act: act(table)?,
+            })
+        })();
+        match operation.and_then(|operation| self.push(operation)) {
+            Ok(()) => {}
+            Err(cause) => self.keep_mistake(Some(cause)),
+        }
+        self
+    }
+
+    /// The description, shared with the operation before if that has the same table.
+    fn table<T: TableSpec>(&self, table: &T) -> Result<Arc<BatchTable>> {
+        let identity = table.identity();
+        if let Some(last) = self.operations.last()
+            && identity.is_some()
+            && last.table.identity == identity
+            && last.table.declared.name == table.table_name()
+        {
+            return Ok(last.table.clone());
+        }
+        let declared = table.declared()?;
+        Ok(Arc::new(BatchTable { declared, identity }))
+    }
+
+    fn push(&mut self, operation: Operation) -> Result<()> {
+        if let Some(condition) = operation.act.condition() {
+            // Says whether there can be such a condition at all.
+            holds(condition, None)?;
+        }
+        if !matches!(operation.act, Act::Check(_)) {
+            let name = &operation.table.declared.name;
+            if !self.written.insert((name.clone(), operation.key.clone())) {
+                return Err(invalid(&format!("batch writes twice to one key, table={name}")));
+            }
+        }
+        self.operations.push(operation);
+        Ok(())
+    }
+
+    /// Keeps the first mistake, with the place of the operation that would have come next.
+    fn keep_mistake(&mut self, mistake: Option<Error>) {
+        if self.mistake.is_none() {
+            let place = self.operations.len();
+            self.mistake = mistake.map(|cause| in_operation(place, cause));
+        }
+    }
+
+    /// The batch, if there is no mistake in it.
+    pub(crate) fn ready(&self) -> Result<Ready<'_>> {
+        if let Some(mistake) = &self.mistake {
+            return Err(mistake.clone());
+        }
+        if self.operations.is_empty() {
+            return Err(invalid("batch has no operations"));
+        }
+        let once = self.once.clone();
+        let once = once.map(|key| key.bound_to(canonical::canonical(&self.operations)));
+        Ok(Ready {
+            once,
+            operations: &self.operations,
+        })
+    }
+}
+
+fn transition_act<T: TableSpec>(table: &T, from: &T::State, to: &T::State, value: Option<Vec<u8>>) -> Result<Act> {
+    Ok(Act::Transition {
+        from: state_of(table, from)?,
+        to: state_of(table, to)?,
+        value,
+    })
+}
+
+fn state_of<T: TableSpec>(table: &T, state: &T::State) -> Result<String> {
+    table
+        .state_name(state)
+        .map(str::to_owned)
+        .ok_or_else(|| invalid(&format!("table has no states, table={}", table.table_name())))
+}
+
+/// A batch without a mistake, its key bound.
+#[derive(Debug)]
+pub(crate) struct Ready<'b> {
+    pub(crate) once: Option<OnceKey>,
+    operations: &'b [Operation],
+}
+
+impl Ready<'_> {
+    /// What is remembered of this very batch.
+    pub(crate) fn repeat(&self, txn: &Txn) -> Result<Option<Outcome>> {
+        let Some(key) = &self.once else { return Ok(None) };
+        match dedupe::meet(txn, key)? {
+            Met::Repeat(remembered) => repeat(key, &remembered).map(Some),
+            Met::First { .. } => Ok(None),
+        }
+    }
+
+    /// Judges the batch and, if the votes say so, writes it. What is not applied leaves nothing behind.
+    pub(crate) fn apply(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Outcome> {
+        let end_ns = match &self.once {
+            None => None,
+            Some(key) => match dedupe::meet(txn, key)? {
+                Met::Repeat(remembered) => return repeat(key, &remembered),
+                Met::First { end_ns } => Some((key, end_ns)),
+            },
+        };
+        let depth = txn.open_layer();
+        let judged = self.judge(txn, tables);
+        let applied = matches!(judged, Ok((BatchVerdict::Apply, _)));
+        if applied {
+            txn.keep_layers(depth);
+        } else {
+            txn.drop_layers(depth);
+        }
+        let (verdict, verdicts) = judged?;
+        if verdict == BatchVerdict::Reject {
+            return Ok(Outcome::Rejected(verdicts));
+        }
+        if let Some((key, end_ns)) = end_ns {
+            let result = outcome::encode_kept(&verdicts)?;
+            record::check_value(&result)?;
+            dedupe::remember(txn, key, end_ns, result);
+        }
+        Ok(if applied {
+            Outcome::Applied { verdicts }
+        } else {
+            Outcome::Already { verdicts }
+        })
+    }
+
+    /// Judges each operation by carrying it out in a layer of the transaction. No two write to one key, so that the only
+    /// ones that could see another's work are the checks, which go first.
+    fn judge(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<(BatchVerdict, Vec<Verdict>)> {
+        let mut verdicts: Vec<Option<Verdict>> = vec![None; self.operations.len()];
+        for is_check in [true, false] {
+            for (place, (operation, verdict)) in self.operations.iter().zip(&mut verdicts).enumerate() {
+                if matches!(operation.act, Act::Check(_)) == is_check {
+                    *verdict = Some(operation.run(txn, tables).map_err(|cause| in_operation(place, cause))?);
+                }
+            }
+        }
+        let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
+        let ballots = self.operations.iter().zip(&verdicts).map(|(operation, verdict)| {
+            let is_check = matches!(operation.act, Act::Check(_));
+            verdict.ballot(operation.act.votes(), is_check)
+        });
+        Ok((decide_batch(ballots), verdicts))
+    }
+}
+
+impl Operation {
+    /// Carries the operation out, as far as its own condition allows.
+    fn run(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Verdict> {
+        match &self.act {
+            Act::Check(condition) => self.check(txn, tables, *condition),
+            Act::Put(condition, value) => {
+                let info = tables.resolve_or_create(txn, &*self.table)?;
+                let state = info.machine().map(Machine::initial);
+                self.put(txn, &info, *condition, Offered { value, state })
+            }
+            Act::Create(state, value) => {
+                let info = tables.resolve_or_create(txn, &*self.table)?;
+                let state = Some(info.named_state(Some(state))?);
+                self.put(txn, &info, Condition::Absent, Offered { value, state })
+            }
+            Act::Delete(condition) => self.delete(txn, tables, *condition),
+            Act::Transition { from, to, value } => self.transition(txn, tables, [from, to], value.as_deref()),
+        }
+    }
+
+    fn check(&self, txn: &Txn, tables: Tables<'_>, condition: Condition) -> Result<Verdict> {
+        let stored = match tables.resolve(txn, &*self.table)? {
+            Some(info) => record::read(txn, &info.record_key(&self.key))?,
+            None => None,
+        };
+        if !holds(condition, stored.as_ref().map(|raw| raw.version))? {
+            let codec = self.table.declared.codec;
+            let found = stored.map_or_else(|| record::found_nothing(codec), |raw| raw.found(codec));
+            return Ok(Verdict::Fails { found, why: None });
+        }
+        Ok(self.would_be(None))
+    }
+
+    fn put(&self, txn: &mut Txn, info: &TableInfo, condition: Condition, offered: Offered<'_>) -> Result<Verdict> {
+        let put = Put {
+            table: info.id,
+            codec: info.codec(),
+            condition,
+            offered,
+        };
+        Ok(match record::put(txn, info.record_key(&self.key), put)? {
+            Written::Applied(version) => self.would_be(Some(version)),
+            Written::Unchanged(version) => Verdict::Already(Some(version)),
+            Written::Conflict(found) => Verdict::Fails { found, why: None },
+        })
+    }
+
+    fn delete(&self, txn: &mut Txn, tables: Tables<'_>, condition: Condition) -> Result<Verdict> {
+        let Some(info) = tables.resolve(txn, &*self.table)? else {
+            return Ok(Verdict::Already(None));
+        };
+        let key = info.record_key(&self.key);
+        Ok(match record::delete(txn, info.id, key, info.codec(), condition)? {
+            Deleted::Applied(version) => self.would_be(Some(version)),
+            Deleted::AlreadyGone => Verdict::Already(None),
+            Deleted::Conflict(found) => Verdict::Fails { found, why: None },
+        })
+    }
+
+    fn transition(
+        &self,
+        txn: &mut Txn,
+        tables: Tables<'_>,
+        [from, to]: [&String; 2],
+        value: Option<&[u8]>,
+    ) -> Result<Verdict> {
+        let Some(info) = tables.resolve(txn, &*self.table)? else {
+            return Ok(Verdict::Fails {
+                found: record::found_nothing(self.table.declared.codec),
+                why: Some(Why::Missing),
+            });
+        };
+        let (from, to) = (info.named_state(Some(from))?, info.named_state(Some(to))?);
+        let key = info.record_key(&self.key);
+        Ok(match transition::transition(txn, &info, key, from, to, value)? {
+            Transitioned::Applied(version) => self.would_be(Some(version)),
+            Transitioned::AlreadyThere(version) => Verdict::Already(Some(version)),
+            Transitioned::Refused(refusal) => Verdict::Fails {
+                found: refusal.found,
+                why: Some(refusal.why),
+            },
+        })
+    }
+
+    /// The verdict of an operation that nothing stands against.
+    fn would_be(&self, version: Option<Version>) -> Verdict {
+        if self.act.votes() {
+            Verdict::Holds(version)
+        } else {
+            Verdict::Unguarded(version)
+        }
+    }
+}
+
+fn repeat(key: &OnceKey, remembered: &Remembered) -> Result<Outcome> {
+    let verdicts = outcome::decode_kept(remembered.result_bytes()).map_err(|cause| {
+        let message = format!("the work was done before, and its result is not that of a batch, key={key}");
+        cause.into_kind(ErrorKind::Decode, message)
+    })?;
+    Ok(Outcome::Repeat {
+        verdicts,
+        first_at: remembered.first_at(),
+    })
+}
+
+fn in_operation(place: usize, cause: Error) -> Error {
+    let kind = cause.kind();
+    cause.into_kind(kind, format!("operation of a batch is refused, operation={place}"))
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
