@@ -19,6 +19,8 @@ pub const STATE_NAME_BYTES_MAX: usize = 64;
 pub const STATES_MAX: usize = 256;
 /// Longest scope of a remembered key in bytes; the alphabet is `[A-Za-z0-9._-]`.
 pub const SCOPE_BYTES_MAX: usize = 64;
+/// Longest time for which a key is kept by its text form, in days (100 years). A program may ask for more.
+pub const KEEP_TEXT_DAYS_MAX: u64 = 36_525;
 /// Longest remembered key in bytes.
 pub const ONCE_KEY_BYTES_MAX: usize = 255;
 

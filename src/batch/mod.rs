@@ -6,6 +6,8 @@
 
 mod canonical;
 pub mod decide;
+#[cfg(feature = "json")]
+mod json;
 mod outcome;
 
 use std::collections::HashSet;

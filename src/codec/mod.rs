@@ -7,6 +7,8 @@ mod dyn_key;
 pub mod envelope;
 pub(crate) mod frame;
 mod guard;
+#[cfg(feature = "json")]
+mod json_text;
 mod key;
 mod keys;
 pub(crate) mod superblock;

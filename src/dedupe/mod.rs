@@ -5,6 +5,7 @@
 //! layout behind [`look_up`], [`remember`] and [`forget`] is this module's own matter.
 
 pub mod decide;
+mod keep;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,17 +15,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{ONCE_KEY_BYTES_MAX, SCOPE_BYTES_MAX};
 use crate::txn::Txn;
 
-use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
+pub use keep::Keep;
 
-/// How long a key is remembered, from the commit that stored it. There is no safe default: it must cover the longest
-/// time after which the same delivery can still arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keep {
-    /// At least this long, counted in retention time. Not zero.
-    For(Duration),
-    /// For as long as the store exists.
-    Forever,
-}
+use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
 
 /// The name of one logical operation, what it is bound to, and how long it is remembered.
 ///
@@ -68,6 +61,26 @@ impl OnceKey {
     pub fn issued_at(mut self, time: SystemTime) -> OnceKey {
         self.delivery.issued_ns = Some(wall_ns(time));
         self
+    }
+
+    /// The scope.
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// The key within its scope.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How long it is remembered.
+    pub fn keep(&self) -> Keep {
+        self.delivery.keep
+    }
+
+    /// When the message was made, if that was said; cut off at what 64 bits of nanoseconds hold.
+    pub fn issued(&self) -> Option<SystemTime> {
+        self.delivery.issued_ns.map(wall_time)
     }
 
     /// Whether it is bound to a request.

@@ -186,22 +186,38 @@ impl Machine {
     /// # Errors
     /// `Invalid` as [`Machine::validate`], and for an initial state or a move that names an unknown state.
     pub fn from_def(def: &MachineDef) -> Result<Machine> {
-        let place = |state: &str| match def.states.iter().position(|known| *known == state) {
-            // The number of states is judged below, before a place is used.
+        let states = def.states.iter().map(|state| (*state).to_owned()).collect();
+        Machine::build(def.name, states, def.initial, def.moves, def.cyclic)
+    }
+
+    /// A machine from its parts, with states by name.
+    ///
+    /// # Errors
+    /// As [`Machine::from_def`].
+    pub(crate) fn build(
+        name: &str,
+        states: Vec<String>,
+        initial: &str,
+        moves: &[(impl AsRef<str>, impl AsRef<str>)],
+        cyclic: bool,
+    ) -> Result<Machine> {
+        if states.len() > STATES_MAX {
+            return Err(too_many_states(name, states.len()));
+        }
+        let place = |state: &str| match states.iter().position(|known| known == state) {
             Some(place) => Ok(place as u32),
-            None => Err(invalid(def.name, format_args!("unknown state, state={state}"))),
+            None => Err(invalid(name, format_args!("unknown state, state={state}"))),
         };
-        let moves = def
-            .moves
+        let moves = moves
             .iter()
-            .map(|(from, to)| Ok((place(from)?, place(to)?)))
+            .map(|(from, to)| Ok((place(from.as_ref())?, place(to.as_ref())?)))
             .collect::<Result<_>>();
         let machine = Machine {
-            name: def.name.to_owned(),
-            states: def.states.iter().map(|state| (*state).to_owned()).collect(),
-            initial: place(def.initial)?,
+            name: name.to_owned(),
+            initial: place(initial)?,
             moves: moves?,
-            cyclic: def.cyclic,
+            states,
+            cyclic,
         };
         machine.validate()?;
         Ok(machine)
@@ -215,10 +231,7 @@ impl Machine {
     pub fn validate(&self) -> Result<()> {
         let refused = |what: std::fmt::Arguments<'_>| Err(invalid(&self.name, what));
         if self.states.len() > STATES_MAX {
-            return refused(format_args!(
-                "too many states, states={}, states_max={STATES_MAX}",
-                self.states.len()
-            ));
+            return Err(too_many_states(&self.name, self.states.len()));
         }
         let mut seen = HashSet::new();
         for name in self.states.iter().chain([&self.name]) {
@@ -328,6 +341,13 @@ impl Machine {
             .find(|&place| decide::reaches(&moves, place, place))
             .and_then(|p| self.state(p))
     }
+}
+
+fn too_many_states(machine: &str, states: usize) -> Error {
+    invalid(
+        machine,
+        format_args!("too many states, states={states}, states_max={STATES_MAX}"),
+    )
 }
 
 fn invalid(machine: &str, what: std::fmt::Arguments<'_>) -> Error {

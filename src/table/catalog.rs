@@ -437,7 +437,7 @@ fn entry_key(name: &str) -> Vec<u8> {
     key
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     if (1..=TABLE_NAME_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control) {
         return Ok(());
     }

@@ -106,6 +106,19 @@ pub struct Declared {
     pub(crate) machine: Option<Option<Machine>>,
 }
 
+impl Declared {
+    /// A table of which nothing else is said.
+    pub(crate) fn open(name: impl Into<String>, key: KeyKind, codec: CodecId) -> Declared {
+        Declared {
+            name: name.into(),
+            key,
+            codec,
+            schema: None,
+            machine: None,
+        }
+    }
+}
+
 /// Names a description for which one comparison with the file is enough: its type, and the schema number.
 pub(crate) type Identity = (TypeId, u32);
 
@@ -263,13 +276,7 @@ impl Described for &DynTable {
 
     fn declared(&self) -> Result<Declared> {
         let DynTable { name, key, codec } = (*self).clone();
-        Ok(Declared {
-            name,
-            key: kept_kind(key)?,
-            codec,
-            schema: None,
-            machine: None,
-        })
+        Ok(Declared::open(name, kept_kind(key)?, codec))
     }
 
     fn identity(&self) -> Option<Identity> {

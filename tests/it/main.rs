@@ -3,6 +3,7 @@
 
 mod bad_files;
 mod bad_input;
+mod batch;
 mod cli;
 mod clock;
 mod clock_histories;

@@ -165,7 +165,7 @@ pub struct PutArgs {
 
     /// How long the key is remembered at least: forever, or a duration with its units (7d, 1h 30m; one of ns, us, ms, s, m, h,
     /// d, w behind each number) of at most 100 years. It must cover the longest time after which a retry can come.
-    #[arg(long, value_name = "DURATION", requires = "once", allow_hyphen_values = true, value_parser = keep)]
+    #[arg(long, value_name = "DURATION", requires = "once", allow_hyphen_values = true)]
     pub keep: Option<Keep>,
 }
 
@@ -256,42 +256,10 @@ fn once_name(text: &str) -> Result<OnceName, String> {
     })
 }
 
-fn keep(text: &str) -> Result<Keep, String> {
-    if text == "forever" {
-        return Ok(Keep::Forever);
-    }
-    match duration(text) {
-        Ok(time) => Ok(Keep::For(time)),
-        Err(why) if why.starts_with(TOO_LONG) => Err(format!("{why}; for always, write forever")),
-        Err(why) => Err(why),
-    }
-}
-
-/// Longest duration, in days: 100 years. More is a slip of the hand, and what is kept for it could not be told from what is
-/// kept for ever.
-const DAYS_MAX: u64 = 36_525;
-
-const TOO_LONG: &str = "longer than 100 years";
-
-/// Months and years are left out: their length is not one number, and `M` is too near to `m`.
-const UNITS: [&str; 8] = ["ns", "us", "ms", "s", "m", "h", "d", "w"];
-
 fn duration(text: &str) -> Result<Duration, String> {
-    let mut units = text
-        .split(|letter: char| !letter.is_alphabetic())
-        .filter(|unit| !unit.is_empty())
-        .peekable();
-    if units.peek().is_none() {
-        return Err(format!("a duration needs its unit, one of {}", UNITS.join(", ")));
-    }
-    if let Some(unit) = units.find(|unit| !UNITS.contains(unit)) {
-        return Err(format!("no such unit, unit={unit}, units={}", UNITS.join(" ")));
-    }
-    let too_long = || format!("{TOO_LONG}, days_max={DAYS_MAX}");
-    match humantime::parse_duration(text) {
-        Ok(time) if time > Duration::from_secs(DAYS_MAX * 24 * 3600) => Err(too_long()),
-        Ok(time) => Ok(time),
-        Err(humantime::DurationError::NumberOverflow) => Err(too_long()),
+    match text.parse() {
+        Ok(Keep::For(time)) => Ok(time),
+        Ok(Keep::Forever) => Err("a wait has an end".to_owned()),
         Err(cause) => Err(cause.to_string()),
     }
 }

@@ -129,10 +129,7 @@ fn a_duration_has_an_upper_bound_and_for_ever_has_a_word() {
     for refused in ["999999999999w", "36526d", "36525d 1ns", "99999999999999999999s"] {
         let error = keep(refused).fails(2, "usage");
         let message = error["message"].as_str().expect("a message");
-        assert!(
-            message.contains("longer than 100 years, days_max=36525; for always, write forever"),
-            "{message}"
-        );
+        assert!(message.contains("longer than 100 years, days_max=36525"), "{message}");
         let error = place.json(&["stats", "FILE", "--wait", refused]).fails(2, "usage");
         let message = error["message"].as_str().expect("a message");
         assert!(

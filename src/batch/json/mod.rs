@@ -1,0 +1,52 @@
+//! Batches as JSON: what `docs/batch.schema.json` describes, both ways.
+//!
+//! A batch that was written here is complete: it describes each of its tables, so that it can be read and applied without
+//! a file at hand. One that people write may leave a table that the file has to the file.
+
+mod read;
+mod write;
+
+use super::Batch;
+use crate::error::Result;
+use crate::table::TableInfo;
+
+impl Batch {
+    /// Reads a batch. Tables that it names and does not describe are taken from `tables`, those of the file; see
+    /// [`ReadTx::tables`](crate::ReadTx::tables).
+    ///
+    /// ```
+    /// use sprag::{Batch, Outcome, Store};
+    ///
+    /// # fn main() -> sprag::Result<()> {
+    /// let store = Store::in_memory()?;
+    /// let text = r#"{
+    ///     "once": {"scope": "payments", "key": "evt-1", "keep": "7d"},
+    ///     "tables": {"accounts": {"key": "u64", "codec": "json"}},
+    ///     "operations": [
+    ///         {"op": "put", "table": "accounts", "key": 51, "condition": "absent", "value": {"balance": 140}}
+    ///     ]
+    /// }"#;
+    /// let batch = Batch::from_json(text, &[])?;
+    /// assert!(matches!(store.apply(&batch)?, Outcome::Applied { .. }));
+    /// assert!(matches!(store.apply(&batch)?, Outcome::Repeat { .. }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Invalid`, with the place (line and column, or the number of the operation, which begins at 0), for what is no JSON
+    /// or no batch: a field that is unknown, missing, given twice or of another type, a table that is neither described nor
+    /// known; and for any mistake that a builder would keep. `TooLarge` for a key or a value above its limit.
+    pub fn from_json(text: &str, tables: &[TableInfo]) -> Result<Batch> {
+        read::read(text, tables)
+    }
+
+    /// The batch on one line, with a description of each of its tables.
+    ///
+    /// # Errors
+    /// The first mistake of the batch; `Invalid` for what has no form as JSON: values of a JSON table that are none, two
+    /// descriptions of one table, a keep of more than 100 years, or a time of issue outside of the years 1970 to 9999.
+    pub fn to_json(&self) -> Result<String> {
+        write::write(self)
+    }
+}
