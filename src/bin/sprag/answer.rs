@@ -52,6 +52,15 @@ impl Answer {
         self
     }
 
+    /// Writes the answer as one of several. If that fails it goes where it is seen, since what was done stays done.
+    pub fn write_line(&self, json: bool) -> io::Result<()> {
+        write_out(&self.out).inspect_err(|cause| {
+            if self.work == Work::Write {
+                self.tell_noted(cause, json);
+            }
+        })
+    }
+
     /// Writes the answer and gives the exit code.
     pub fn finish(self, json: bool) -> ExitCode {
         let Err(cause) = write_out(&self.out) else {
@@ -61,10 +70,14 @@ impl Answer {
             Work::Read => fail(&Failure::io("write the answer to stdout", None, &cause), json),
             Work::Write => {
                 // What was done stays done, and a caller who is told of an error would do it again.
-                tell(&self.noted(&format!("cannot write the answer to stdout: {cause}"), json));
+                self.tell_noted(&cause, json);
                 ExitCode::from(self.code)
             }
         }
+    }
+
+    fn tell_noted(&self, cause: &io::Error, json: bool) {
+        tell(&self.noted(&format!("cannot write the answer to stdout: {cause}"), json));
     }
 
     /// The answer with a note of why it comes another way. As JSON it stays one object, since it is read as one.

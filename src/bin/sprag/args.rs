@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use sprag::{Condition, Keep, KeyKind};
+use sprag::{Condition, Keep, KeyKind, OnceKey};
 
 use crate::help;
 
@@ -54,6 +54,9 @@ pub enum Command {
     /// Move a record from one state to another, by the machine that the file keeps for its table.
     #[command(after_help = help::TRANSITION, after_long_help = help::TRANSITION)]
     Transition(TransitionArgs),
+    /// Apply batches of conditions and writes from JSON: all of a batch in one commit, or nothing of it.
+    #[command(after_help = help::APPLY, after_long_help = help::APPLY)]
+    Apply(ApplyArgs),
     /// Print the figures of a store, its clocks and its tables.
     #[command(after_help = help::STATS, after_long_help = help::STATS)]
     Stats {
@@ -158,15 +161,22 @@ pub struct PutArgs {
     #[arg(long, group = "condition")]
     pub if_present: bool,
 
+    #[command(flatten)]
+    pub once: OnceArgs,
+}
+
+/// Under which key the operation is remembered.
+#[derive(Debug, Args)]
+pub struct OnceArgs {
     /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing; see
     /// "Once" below. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes.
     #[arg(long, value_name = "SCOPE/KEY", requires = "keep", value_parser = once_name)]
-    pub once: Option<OnceName>,
+    once: Option<OnceName>,
 
     /// How long the key is remembered at least: forever, or a duration with its units (7d, 1h 30m; one of ns, us, ms, s, m, h,
     /// d, w behind each number) of at most 100 years. It must cover the longest time after which a retry can come.
     #[arg(long, value_name = "DURATION", requires = "once", allow_hyphen_values = true)]
-    pub keep: Option<Keep>,
+    keep: Option<Keep>,
 }
 
 #[derive(Debug, Args)]
@@ -182,6 +192,9 @@ pub struct DeleteArgs {
     /// Remove the record whatever its version is, as without a condition.
     #[arg(long, group = "condition")]
     pub if_present: bool,
+
+    #[command(flatten)]
+    pub once: OnceArgs,
 }
 
 #[derive(Debug, Args)]
@@ -194,6 +207,23 @@ pub struct TransitionArgs {
 
     /// The state to which it moves.
     pub to: String,
+
+    #[command(flatten)]
+    pub once: OnceArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The store.
+    pub file: PathBuf,
+
+    /// The batches: a file of JSON objects, one behind the other, as JSON lines are; or - for stdin.
+    #[arg(default_value = "-")]
+    pub batch: PathBuf,
+
+    /// Say what would be answered now, and write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 impl PutArgs {
@@ -246,6 +276,14 @@ impl NewKind {
 pub struct OnceName {
     pub scope: String,
     pub key: String,
+}
+
+impl OnceArgs {
+    /// The key, if one is given.
+    pub fn key(&self) -> Option<OnceKey> {
+        let (name, keep) = (self.once.as_ref()?, self.keep?);
+        Some(OnceKey::new(&name.scope, &name.key, keep))
+    }
 }
 
 fn once_name(text: &str) -> Result<OnceName, String> {

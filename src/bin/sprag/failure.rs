@@ -33,9 +33,28 @@ struct Told {
 
 /// What a condition or a transition found instead; null where there is no record or no state.
 #[derive(Debug, Serialize)]
-struct FoundRecord {
+pub struct FoundRecord {
     version: Option<u64>,
     state: Option<String>,
+}
+
+impl FoundRecord {
+    pub fn new(found: &Found) -> FoundRecord {
+        FoundRecord {
+            version: found.version().map(sprag::Version::get),
+            state: found.state().map(str::to_owned),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        let version = self
+            .version
+            .map_or_else(|| "none".to_owned(), |version| version.to_string());
+        match &self.state {
+            Some(state) => format!("found_version={version} found_state={state}"),
+            None => format!("found_version={version}"),
+        }
+    }
 }
 
 /// When the other request came that a remembered key belongs to.
@@ -119,6 +138,11 @@ impl Failure {
         failure
     }
 
+    /// Whether a transition was refused since there is no record.
+    pub fn is_missing(&self) -> bool {
+        self.0.why == Some(sprag::Why::Missing.name())
+    }
+
     /// Reading or writing something other than the store. `path` names it if it is a file.
     pub fn io(doing: &str, path: Option<&Path>, cause: &io::Error) -> Failure {
         let (kind, code) = match cause.kind() {
@@ -147,12 +171,14 @@ impl Failure {
         self
     }
 
+    /// The same failure, with the place where it happened.
+    pub fn inside(mut self, place: &str) -> Failure {
+        self.0.message = format!("{}, {place}", self.0.message);
+        self
+    }
+
     fn with_found(mut self, found: &Found) -> Failure {
-        let version = found.version().map(sprag::Version::get);
-        self.0.found = Some(FoundRecord {
-            version,
-            state: found.state().map(str::to_owned),
-        });
+        self.0.found = Some(FoundRecord::new(found));
         self
     }
 

@@ -32,9 +32,10 @@ With --json, one object on one line of stdout:
   init         {\"outcome\":\"created\",\"file\":..}
   get          {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
   put          {\"outcome\":\"applied\" or \"unchanged\",\"version\":..}
-               {\"outcome\":\"repeat\",\"version\":..,\"first_at\":..}
+               {\"outcome\":\"repeat\",\"version\":..,\"first_at\":..}, as delete and transition with --once
   delete       {\"outcome\":\"applied\",\"version\":..} or {\"outcome\":\"already gone\"}
   transition   {\"outcome\":\"applied\" or \"already there\",\"version\":..}
+  apply        for each batch {\"outcome\":..,\"verdicts\":[..]} (see help apply)
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
                \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[{\"name\":..,\"key\":..,\"codec\":..,\"machine\":..,\"states\":[..]}]}
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
@@ -100,7 +101,8 @@ pub const DELETE: &str = "\
 Words on stdout: applied (with the version that was removed), already gone (there is no such record, whatever the condition).
 With --json: {\"outcome\":\"applied\",\"version\":..} or {\"outcome\":\"already gone\"}
 
-Only put takes --once. A repeat of a delete is safe if nobody makes the record anew in between, or with --if-version.
+A repeat of a delete is safe if nobody makes the record anew in between, or with --if-version. Where it could be late, use
+--once: the repeat then says so (repeat, with the version that was removed) and removes nothing.
 
 Exit codes:
   0  applied or already gone
@@ -123,7 +125,8 @@ A refusal says why; with --json in the field \"why\" of the error:
   no path   no moves connect the state found with FROM and TO
   no state  the record was written while its table had no states
 
-Only put takes --once. A repeat of a transition is safe where the machine has no cycle.
+A repeat of a transition is safe where the machine has no cycle. In others use --once: the repeat then says so (repeat, with
+the version that the first one made) and moves nothing.
 
 Exit codes:
   0  applied or already there
@@ -134,6 +137,34 @@ Exit codes:
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: nothing was written
   8  the outcome is not known; call again; already there, or late if others moved it on, does not tell who moved it";
+
+pub const APPLY: &str = "\
+The input is one JSON object, or several, as JSON lines: a batch each, in a commit of its own. All of a batch is applied or
+nothing. docs/batch.schema.json describes it; for example
+  {\"once\":{\"scope\":\"payments\",\"key\":\"evt-1\",\"keep\":\"7d\"},
+   \"tables\":{\"balances\":{\"key\":\"u64\",\"codec\":\"json\"}},
+   \"operations\":[{\"op\":\"put\",\"table\":\"balances\",\"key\":51,\"condition\":{\"version\":7},\"value\":140}]}
+Operations: check, put, create, delete, transition. A table that is in the file need not stand under \"tables\".
+
+One line on stdout for each batch. Its words: applied; already (every operation is already so, by whom is not known); repeat (done
+before under its once); rejected (nothing was written). Behind them one verdict for each operation, in order: holds, unguarded (it
+has no condition), already, or fails with what was found. With --json:
+  {\"outcome\":..,\"verdicts\":[{\"verdict\":..,\"version\":..},{\"verdict\":\"fails\",\"found\":{\"version\":..,\"state\":..},\"why\":..}]}
+for repeat also \"first_at\":.., for a dry run also \"dry_run\":true.
+
+A rejected batch does not stop those behind it. An error does; it names the batch, which is counted from 0, and where it is known
+the operation, line and column (those of a batch that could be read as JSON are counted from its beginning). Batches before it
+are done: mend the input and apply all of it again, which is safe for batches with once.
+
+Exit codes:
+  0  every batch was applied, already so or a repeat
+  2  usage, the input is no batch, or something is too large
+  3  a batch was rejected, or a remembered key belongs to another batch
+  4  there is no such file, or no file at BATCH
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or a table is described otherwise than in the file
+  7  no room, an I/O error, or read-only: the batch that the error names was not applied; or stdout is closed and batches are left
+  8  the outcome of the batch that the error names is not known; apply it again";
 
 pub const STATS: &str = "\
 The fields of --json are listed by sprag help.

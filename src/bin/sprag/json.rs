@@ -2,41 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use sprag::limits::VALUE_DEPTH_MAX;
-
 use crate::failure::Failure;
-
-/// The value with the whitespace outside of its texts left out. Numbers, escapes and the order of fields stay as they are,
-/// also fields that are named twice. Refused is what nests so deep that no program could read it back: the innermost
-/// value counts as a level too.
-pub fn compact(text: &[u8]) -> Result<Vec<u8>, Failure> {
-    check(text)
-        .map_err(|cause| Failure::invalid("the value is not JSON; --text takes it as a text").because(&cause))?;
-    let mut out = Vec::with_capacity(text.len());
-    let mut in_text = false;
-    let mut escaped = false;
-    let mut depth: usize = 1;
-    for &byte in text {
-        if !in_text && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-            continue;
-        }
-        out.push(byte);
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => depth += 1,
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > VALUE_DEPTH_MAX {
-            return Err(Failure::invalid(format!(
-                "the value nests too deep, levels_max={VALUE_DEPTH_MAX}"
-            )));
-        }
-    }
-    Ok(out)
-}
 
 /// A text as a JSON text.
 pub fn quote(text: &str) -> Result<Vec<u8>, Failure> {
@@ -45,10 +11,6 @@ pub fn quote(text: &str) -> Result<Vec<u8>, Failure> {
 
 /// A stored value, to be printed as it is.
 pub fn stored(bytes: &[u8]) -> Result<&RawValue, Failure> {
-    check(bytes)
+    serde_json::from_slice(bytes)
         .map_err(|cause| Failure::decode("the stored value is not JSON, though its table says so").because(&cause))
-}
-
-fn check(text: &[u8]) -> Result<&RawValue, serde_json::Error> {
-    serde_json::from_slice(text)
 }

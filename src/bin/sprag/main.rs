@@ -4,6 +4,7 @@
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod answer;
+mod apply;
 mod args;
 mod demo;
 mod failure;
@@ -46,6 +47,7 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         }
         Command::Delete(args) => records::delete(&open(&args.place.file)?, args, json),
         Command::Transition(args) => records::transition(&open(&args.place.file)?, args, json),
+        Command::Apply(args) => apply::apply(args, cli.wait, json),
         Command::Stats { file } => file::stats(&open(file)?, file, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::DemoDelivery { file, technique, key } => demo::deliver_and_exit(file, technique, key),

@@ -1,14 +1,11 @@
 //! `get`, `put`, `delete`, `transition`: one record, by a table that is known at run time only.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
-use sprag::{
-    CodecId, Condition, Deleted, DynKey, DynTable, KeyKind, Once, OnceKey, Store, TableInfo, Transitioned, Version,
-    Why, WriteTx, Written,
-};
+use sprag::{Batch, CodecId, DynKey, DynTable, KeyKind, Store, TableInfo, Verdict, Version};
 
 use crate::answer::{Answer, Work, plain, time_text};
-use crate::args::{DeleteArgs, GetArgs, PutArgs, TransitionArgs};
+use crate::args::{DeleteArgs, GetArgs, OnceArgs, PutArgs, TransitionArgs};
 use crate::failure::Failure;
 use crate::json;
 use crate::value::{Input, encode_base64};
@@ -24,14 +21,6 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn new(outcome: &'static str, version: Option<Version>) -> Outcome {
-        Outcome {
-            outcome,
-            version: version.map(Version::get),
-            first_at: None,
-        }
-    }
-
     fn answer(&self, json: bool) -> Result<Answer, Failure> {
         Answer::new(json, Work::Write, self, || {
             let mut text = self.outcome.to_owned();
@@ -126,16 +115,39 @@ pub fn get(store: &Store, args: &GetArgs, json: bool) -> Result<Answer, Failure>
     })
 }
 
-/// What a put under a remembered key answered, as the store keeps it.
-#[derive(Serialize, Deserialize)]
-struct FirstAnswer {
-    applied: bool,
-    version: Version,
+/// One operation, with or without a remembered key. `unchanged` is the word for a record that already is so.
+fn carry_out(store: &Store, batch: Batch, once: &OnceArgs, unchanged: &'static str) -> Result<Outcome, Failure> {
+    let batch = match once.key() {
+        Some(key) => batch.once(&key),
+        None => batch,
+    };
+    let told = store
+        .apply(&batch)
+        .map_err(|cause| Failure::from(of_the_operation(cause)))?;
+    let first_at = match &told {
+        sprag::Outcome::Repeat { first_at, .. } => Some(time_text(*first_at)),
+        _ => None,
+    };
+    let (word, version) = match told.verdicts().first() {
+        Some(Verdict::Holds(version) | Verdict::Unguarded(version)) => ("applied", *version),
+        Some(Verdict::Already(version)) => (unchanged, *version),
+        Some(Verdict::Fails { found, why: None }) => return Err(Failure::conflict(found)),
+        Some(Verdict::Fails { found, why: Some(why) }) => return Err(Failure::refused(*why, found)),
+        None => (unchanged, None),
+    };
+    Ok(Outcome {
+        outcome: if first_at.is_some() { "repeat" } else { word },
+        version: version.map(Version::get),
+        first_at,
+    })
 }
 
-impl FirstAnswer {
-    fn outcome(&self) -> Outcome {
-        Outcome::new(if self.applied { "applied" } else { "unchanged" }, Some(self.version))
+/// There is only one operation, so its place says nothing.
+fn of_the_operation(error: sprag::Error) -> sprag::Error {
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<sprag::Error>());
+    match cause {
+        Some(cause) if cause.kind() == error.kind() => cause.clone(),
+        _ => error,
     }
 }
 
@@ -143,23 +155,8 @@ pub fn put(store: &Store, args: &PutArgs, input: Input, json: bool) -> Result<An
     let table = table_to_write(store, args)?;
     let key = DynKey::parse(table.key_kind(), &args.place.key)?;
     let value = input.encode(table.codec())?;
-    let condition = args.condition();
-    let work = |tx: &mut WriteTx<'_>| put_in(tx, &table, &key, condition, &value);
-    let (Some(name), Some(keep)) = (&args.once, args.keep) else {
-        return store.write(work)?.outcome().answer(json);
-    };
-    let operation = canonical_put(&table, &key, condition, &value);
-    let once = OnceKey::new(&name.scope, &name.key, keep).bound_to(operation);
-    match store.once(&once, work)? {
-        Once::First(answer) => answer.outcome().answer(json),
-        Once::Repeat { result, first_at } => {
-            let outcome = Outcome {
-                first_at: Some(time_text(first_at)),
-                ..Outcome::new("repeat", Some(result.version))
-            };
-            outcome.answer(json)
-        }
-    }
+    let batch = Batch::new().put_if(&table, &key, args.condition(), &value);
+    carry_out(store, batch, &args.once, "unchanged")?.answer(json)
 }
 
 /// The table as the file has it, or a new one as the arguments say.
@@ -178,59 +175,11 @@ fn table_to_write(store: &Store, args: &PutArgs) -> Result<DynTable, Failure> {
     }
 }
 
-/// A conflict is an error here, so that it leaves neither a new table nor a remembered key.
-fn put_in(
-    tx: &mut WriteTx<'_>,
-    table: &DynTable,
-    key: &DynKey,
-    condition: Condition,
-    value: &Vec<u8>,
-) -> Result<FirstAnswer, Failure> {
-    match tx.put_if(table, key, condition, value)? {
-        Written::Applied(version) => Ok(FirstAnswer { applied: true, version }),
-        Written::Unchanged(version) => Ok(FirstAnswer {
-            applied: false,
-            version,
-        }),
-        Written::Conflict(found) => Err(Failure::conflict(&found)),
-    }
-}
-
-/// The operation as bytes, each part behind its length, so that no two operations have the same. Its digest is what a
-/// remembered key is bound to; changing this makes repeats of older operations a mismatch.
-fn canonical_put(table: &DynTable, key: &DynKey, condition: Condition, value: &[u8]) -> Vec<u8> {
-    let mut encoded = Vec::new();
-    key.encode(&mut encoded);
-    let (kind, codec, condition) = (
-        table.key_kind().to_string(),
-        table.codec().to_string(),
-        condition.to_string(),
-    );
-    let parts: [&[u8]; 7] = [
-        b"put 1",
-        table.name().as_bytes(),
-        kind.as_bytes(),
-        &encoded,
-        condition.as_bytes(),
-        codec.as_bytes(),
-        value,
-    ];
-    let mut out = Vec::new();
-    for part in parts {
-        out.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        out.extend_from_slice(part);
-    }
-    out
-}
-
 pub fn delete(store: &Store, args: &DeleteArgs, json: bool) -> Result<Answer, Failure> {
     let table = table_of(store, &args.place.table)?.open();
     let key = DynKey::parse(table.key_kind(), &args.place.key)?;
-    match store.delete_if(&table, &key, args.condition())? {
-        Deleted::Applied(version) => Outcome::new("applied", Some(version)).answer(json),
-        Deleted::AlreadyGone => Outcome::new("already gone", None).answer(json),
-        Deleted::Conflict(found) => Err(Failure::conflict(&found)),
-    }
+    let batch = Batch::new().delete_if(&table, &key, args.condition());
+    carry_out(store, batch, &args.once, "already gone")?.answer(json)
 }
 
 pub fn transition(store: &Store, args: &TransitionArgs, json: bool) -> Result<Answer, Failure> {
@@ -241,12 +190,9 @@ pub fn transition(store: &Store, args: &TransitionArgs, json: bool) -> Result<An
     }
     let table = info.open();
     let key = DynKey::parse(table.key_kind(), &place.key)?;
-    match store.transition(&table, &key, Some(args.from.clone()), Some(args.to.clone()))? {
-        Transitioned::Applied(version) => Outcome::new("applied", Some(version)).answer(json),
-        Transitioned::AlreadyThere(version) => Outcome::new("already there", Some(version)).answer(json),
-        Transitioned::Refused(refusal) if refusal.why == Why::Missing => {
-            Err(Failure::no_record(&place.table, &place.key))
-        }
-        Transitioned::Refused(refusal) => Err(Failure::refused(refusal.why, &refusal.found)),
+    let batch = Batch::new().transition(&table, &key, Some(args.from.clone()), Some(args.to.clone()));
+    match carry_out(store, batch, &args.once, "already there") {
+        Err(failure) if failure.is_missing() => Err(Failure::no_record(&place.table, &place.key)),
+        outcome => outcome?.answer(json),
     }
 }

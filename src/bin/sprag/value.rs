@@ -6,14 +6,14 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use sprag::{CodecId, limits};
+use sprag::{CodecId, Json, limits};
 
 use crate::args::PutArgs;
 use crate::failure::Failure;
 use crate::json;
 
 /// Most bytes that a value may have before whitespace is left out or base64 is decoded.
-const INPUT_BYTES_MAX: usize = 2 * limits::VALUE_BYTES_MAX;
+pub const INPUT_BYTES_MAX: usize = 2 * limits::VALUE_BYTES_MAX;
 
 /// How the value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl Input {
                 let text = String::from_utf8_lossy(&self.bytes);
                 json::quote(&text)
             }
-            (Form::Json, CodecId::Json) => json::compact(&self.bytes),
-            (Form::Base64, CodecId::Json) => json::compact(&decode_base64(&self.bytes)?),
+            (Form::Json, CodecId::Json) => compact(&self.bytes),
+            (Form::Base64, CodecId::Json) => compact(&decode_base64(&self.bytes)?),
             (Form::Base64, _) => decode_base64(&self.bytes),
             (Form::Text | Form::Json, _) => {
                 let message = format!("values of this table are bytes; give them with --base64, codec={codec}");
@@ -70,6 +70,12 @@ impl Input {
             }
         }
     }
+}
+
+fn compact(text: &[u8]) -> Result<Vec<u8>, Failure> {
+    Json::compact(text).map_err(|cause| {
+        Failure::invalid("the value is no JSON that can be kept; --text takes it as a text").because(&cause)
+    })
 }
 
 /// Reads to the end, or one byte more than is allowed.
