@@ -29,7 +29,9 @@ pub(super) fn canonical(operations: &[Operation]) -> Vec<u8> {
                 part(&mut out, from.as_bytes());
                 part(&mut out, to.as_bytes());
                 // The word says whether there is one.
-                value.iter().for_each(|value| part(&mut out, value));
+                if let Some(value) = value {
+                    part(&mut out, value);
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The command line, run as a script runs it: exit codes, words, and what goes in comes out.
 
+mod apply;
 mod faults;
 mod values;
 mod words;

@@ -45,7 +45,7 @@ impl Batch {
     ///
     /// # Errors
     /// The first mistake of the batch; `Invalid` for what has no form as JSON: values of a JSON table that are none, two
-    /// descriptions of one table, a keep of more than 100 years, or a time of issue outside of the years 1970 to 9999.
+    /// descriptions of one table, a keep of more than 100 years, or a time of issue before 1970.
     pub fn to_json(&self) -> Result<String> {
         write::write(self)
     }

@@ -1,6 +1,7 @@
 //! Batch to JSON.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -124,11 +125,11 @@ fn once_text(key: &OnceKey) -> Result<OnceText<'_>> {
         return Err(invalid(&format!("keep has no form as text, keep={keep}")));
     }
     let issued_at = key.issued().map(|time| {
-        let text = humantime::format_rfc3339_nanos(time).to_string();
-        match humantime::parse_rfc3339(&text) {
-            Ok(read) if read == time => Ok(text),
-            _ => Err(invalid("time of issue is outside of the years 1970 to 9999")),
+        // Its 64 bits of nanoseconds end in 2262, where the text form still has four digits for the year.
+        if time < UNIX_EPOCH {
+            return Err(invalid("time of issue before 1970 has no form as text"));
         }
+        Ok(humantime::format_rfc3339_nanos(time).to_string())
     });
     Ok(OnceText {
         scope: key.scope(),

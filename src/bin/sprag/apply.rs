@@ -166,7 +166,7 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
 
 fn carry_out(store: &Store, text: &str, dry_run: bool) -> Result<Outcome, Failure> {
     // Read anew for each batch, since the one before may have made a table.
-    let tables = store.read(|tx| tx.tables())?;
+    let tables = store.read(|tx| Ok::<_, Failure>(tx.tables()?))?;
     let batch = Batch::from_json(text, &tables)?;
     Ok(if dry_run {
         store.dry_run(&batch)?

@@ -330,11 +330,11 @@ fn the_help_says_what_is_not_checked_and_what_is_not_there() {
             "behind --",
         ],
     );
-    says(&["help", "delete"], &["Only put takes --once"]);
+    says(&["help", "delete"], &["Where it could be late, use --once"]);
     says(
         &["help", "transition"],
         &[
-            "Only put takes --once",
+            "In others use --once",
             "late ",
             "early ",
             "either ",

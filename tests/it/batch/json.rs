@@ -1,0 +1,243 @@
+//! Batches as JSON: there and back, and against the page that describes them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use sprag::{
+    Batch, CodecId, Condition, DynKey, DynTable, ErrorKind, Json, Keep, KeyKind, OnceKey, Outcome, Store, Table,
+};
+
+use crate::common::{kind_of, small, tables, text_of};
+
+sprag::machine! {
+    enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped" }
+    initial New;
+    New => Packed;
+    Packed => Shipped;
+}
+
+const BALANCES: Table<u64, i64> = Table::new("balances");
+const NOTES: Table<(String, i64), Value, sprag::Stateless, Json> = Table::new("notes");
+const ORDERS: Table<str, i64, Stage> = Table::new("orders").schema(3);
+const BLOBS: Table<[u8], Vec<u8>> = Table::new("blobs");
+
+#[test]
+fn a_batch_is_the_same_after_it_was_text() {
+    let key = OnceKey::new("payments", [0, 255, b'h'], Keep::For(Duration::new(90, 5)))
+        .issued_at(UNIX_EPOCH + Duration::new(1_796_000_000, 7));
+    let note = json!({"text": "a \"b\"\n", "big": u64::MAX, "list": [null, 1.5]});
+    let batch = Batch::new()
+        .once(&key)
+        .check(BALANCES, &u64::MAX, Condition::Absent)
+        .put_if(BALANCES, &51, Condition::Version(7), &-140)
+        .put(NOTES, &("a,b)\\".to_owned(), i64::MIN), &note)
+        .create(ORDERS, "904", &5, &Stage::Packed)
+        .delete_if(BLOBS, b"hex:\x00\xff", Condition::Present)
+        .delete(BLOBS, b"plain")
+        .transition(ORDERS, "905", Stage::New, Stage::Packed)
+        .transition_with(ORDERS, "906", Stage::Packed, Stage::Shipped, &6);
+    let text = batch.to_json().unwrap();
+    assert!(!text.contains('\n'), "{text}");
+    let wanted = json!({
+        "once": {"scope": "payments", "key": "hex:00ff68", "keep": "90s 5ns", "issued_at": "2026-11-30T00:53:20.000000007Z"},
+        "tables": {
+            "balances": {"key": "u64", "codec": "bincode", "schema": 0, "machine": null},
+            "blobs": {"key": "bytes", "codec": "bincode", "schema": 0, "machine": null},
+            "notes": {"key": "(str,i64)", "codec": "json", "schema": 0, "machine": null},
+            "orders": {"key": "str", "codec": "bincode", "schema": 3, "machine": {
+                "name": "stages", "states": ["new", "packed", "shipped"], "initial": "new",
+                "moves": [["new", "packed"], ["packed", "shipped"]], "cyclic": false}},
+        },
+        "operations": [
+            {"op": "check", "table": "balances", "key": u64::MAX, "condition": "absent"},
+            {"op": "put", "table": "balances", "key": 51, "condition": {"version": 7}, "value": {"base64": "+xcB"}},
+            {"op": "put", "table": "notes", "key": "(a\\,b\\)\\\\,-9223372036854775808)", "condition": "any", "value": note},
+            {"op": "create", "table": "orders", "key": "904", "state": "packed", "value": {"base64": "Cg=="}},
+            {"op": "delete", "table": "blobs", "key": "hex:6865783a00ff", "condition": "present"},
+            {"op": "delete", "table": "blobs", "key": "plain", "condition": "any"},
+            {"op": "transition", "table": "orders", "key": "905", "from": "new", "to": "packed"},
+            {"op": "transition", "table": "orders", "key": "906", "from": "packed", "to": "shipped",
+                "value": {"base64": "DA=="}},
+        ],
+    });
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), wanted);
+    let read = Batch::from_json(&text, &[]).unwrap();
+    assert_eq!(read.to_json().unwrap(), text);
+
+    // The same request under the same key: what the one remembered is a repeat for the other.
+    let one = |text: bool| {
+        let batch = Batch::new()
+            .once(&key)
+            .put(NOTES, &("n".to_owned(), 1), &note)
+            .delete(BALANCES, &1);
+        if text {
+            Batch::from_json(&batch.to_json().unwrap(), &[]).unwrap()
+        } else {
+            batch
+        }
+    };
+    let clock = sprag::ManualClock::new();
+    for [first, second] in [[true, false], [false, true]] {
+        let store = small().clock(std::sync::Arc::new(clock.clone())).in_memory().unwrap();
+        assert!(matches!(store.apply(&one(first)).unwrap(), Outcome::Applied { .. }));
+        assert!(matches!(store.apply(&one(second)).unwrap(), Outcome::Repeat { .. }));
+        assert_eq!(store.get(NOTES, &("n".to_owned(), 1)).unwrap().unwrap().value, note);
+    }
+}
+
+#[test]
+fn what_has_no_form_as_text_is_refused_and_not_changed() {
+    let put = || Batch::new().put(BALANCES, &1, &1);
+    let raw = DynTable::new("raw", KeyKind::U64, CodecId::Json);
+    let balances = DynTable::new("balances", KeyKind::U64, CodecId::Json);
+    let once = |keep| OnceKey::new("s", "k", keep);
+    let century = Keep::For(Duration::from_secs(36_525 * 86_400));
+    assert!(
+        put()
+            .once(&once(century))
+            .to_json()
+            .unwrap()
+            .contains("\"keep\":\"36525d\"")
+    );
+    let refused = [
+        (
+            put().once(&once(Keep::For(Duration::from_secs(36_525 * 86_400 + 1)))),
+            "longer than 100 years",
+        ),
+        (
+            put().once(&once(Keep::Forever).issued_at(UNIX_EPOCH - Duration::from_secs(1))),
+            "before 1970",
+        ),
+        (
+            put().put(&raw, &DynKey::U64(1), &b"not json".to_vec()),
+            "not JSON without whitespace",
+        ),
+        (
+            put().put(&raw, &DynKey::U64(1), &b"[1, 2]".to_vec()),
+            "not JSON without whitespace",
+        ),
+        (
+            put().put(&balances, &DynKey::U64(2), &b"1".to_vec()),
+            "described in two ways, table=balances",
+        ),
+        (Batch::new(), "no operations"),
+    ];
+    for (batch, text) in refused {
+        let answer = text_of(ErrorKind::Invalid, batch.to_json());
+        assert!(answer.contains(text), "{answer} instead of {text}");
+    }
+}
+
+#[test]
+fn a_table_that_is_not_described_is_the_one_of_the_file() {
+    let store = small().in_memory().unwrap();
+    store.put(BALANCES, &51, &100).unwrap();
+    store.put(ORDERS, "904", &1).unwrap();
+    let text = r#"{"operations":[
+        {"op":"check","table":"balances","key":"51","condition":{"version":1}},
+        {"op":"put","table":"balances","key":52,"value":{"base64":"yA=="}},
+        {"op":"transition","table":"orders","key":"904","from":"new","to":"packed"}]}"#;
+    assert_eq!(kind_of(Batch::from_json(text, &[])), ErrorKind::Invalid);
+    let batch = Batch::from_json(text, &tables(&store)).unwrap();
+    assert!(matches!(store.apply(&batch).unwrap(), Outcome::Applied { .. }));
+    assert_eq!(store.get(BALANCES, &52).unwrap().unwrap().value, 100);
+    assert_eq!(store.get(ORDERS, "904").unwrap().unwrap().state, Stage::Packed);
+    // One that is described must be as in the file.
+    for described in [
+        r#"{"key":"i64","codec":"bincode"}"#,
+        r#"{"key":"u64","codec":"json"}"#,
+        r#"{"key":"u64","codec":"bincode","schema":1}"#,
+        r#"{"key":"u64","codec":"bincode","machine":{"name":"m","states":["a"],"initial":"a","moves":[]}}"#,
+    ] {
+        let text = format!(
+            r#"{{"tables":{{"balances":{described}}},"operations":[{{"op":"delete","table":"balances","key":51}}]}}"#
+        );
+        let batch = Batch::from_json(&text, &[]).unwrap();
+        let told = text_of(ErrorKind::Schema, store.apply(&batch));
+        assert!(told.contains("in_file=") && told.contains("in_program="), "{told}");
+    }
+    assert_eq!(store.get(BALANCES, &51).unwrap().unwrap().value, 100);
+}
+
+#[test]
+fn a_table_that_is_made_by_text_is_the_one_that_a_program_declares() {
+    let store = small().in_memory().unwrap();
+    let text = r#"{"tables":{"orders":{"key":"str","codec":"bincode","schema":3,"machine":{
+            "name":"stages","states":["new","packed","shipped"],"initial":"new","moves":[["new","packed"],["packed","shipped"]]}}},
+        "operations":[{"op":"put","table":"orders","key":"904","value":{"base64":"Cg=="}}]}"#;
+    let batch = Batch::from_json(text, &[]).unwrap();
+    assert!(matches!(store.apply(&batch).unwrap(), Outcome::Applied { .. }));
+    let record = store.get(ORDERS, "904").unwrap().unwrap();
+    assert_eq!((record.value, record.state), (5, Stage::New));
+    let store: Store = small().in_memory().unwrap();
+    store.put(ORDERS, "904", &5).unwrap();
+    assert!(matches!(store.apply(&batch).unwrap(), Outcome::Applied { .. }));
+    assert_eq!(
+        store.get(ORDERS, "904").unwrap().unwrap().version.get(),
+        1,
+        "the very bytes were there"
+    );
+}
+
+/// The page that describes a batch says what the code says.
+#[test]
+fn the_json_schema_names_the_fields_that_are_taken_and_those_that_are_needed() {
+    let schema: Value = serde_json::from_str(include_str!("../../../docs/batch.schema.json")).expect("JSON");
+    let takes = |batch: &Value| Batch::from_json(&batch.to_string(), &[]).is_ok();
+    let numbers = json!({"key": "u64", "codec": "json"});
+    let doors = json!({"key": "str", "codec": "json", "machine": schema["$defs"]["machine"]["examples"][0]});
+    let with = |part: &str, value: Value| {
+        let delete = json!([{"op": "delete", "table": "numbers", "key": 1}]);
+        match part {
+            "batch" => value,
+            "once" => json!({"once": value, "tables": {"numbers": numbers}, "operations": delete}),
+            "table" => {
+                json!({"tables": {"numbers": value}, "operations": [{"op": "delete", "table": "numbers", "key": "(a,1)"}]})
+            }
+            "machine" => {
+                json!({"tables": {"numbers": {"key": "u64", "codec": "json", "machine": value}}, "operations": delete})
+            }
+            _ => json!({"tables": {"numbers": numbers, "doors": doors}, "operations": [value]}),
+        }
+    };
+    let defs = schema["$defs"].as_object().expect("definitions");
+    let mut described: Vec<(&str, &Value)> = vec![("batch", &schema)];
+    described.extend(defs.iter().map(|(name, definition)| (name.as_str(), definition)));
+    let mut seen = 0;
+    for (part, definition) in described {
+        let Some(examples) = definition["examples"].as_array() else {
+            continue;
+        };
+        assert_eq!(definition["additionalProperties"], false, "{part}");
+        let named = definition["properties"].as_object().expect("properties");
+        let needed: Vec<&str> = definition["required"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        let mut used = Map::new();
+        for example in examples {
+            assert!(takes(&with(part, example.clone())), "{part} example {example}");
+            let fields = example.as_object().expect("an object");
+            used.extend(fields.clone());
+            let mut more = fields.clone();
+            more.insert("x".to_owned(), Value::Null);
+            assert!(!takes(&with(part, more.into())), "{part} takes an unknown field");
+            for field in fields.keys() {
+                let mut fewer = fields.clone();
+                fewer.remove(field);
+                // A table that nothing describes is not known here.
+                let is_needed = needed.contains(&field.as_str()) || (part == "batch" && field == "tables");
+                assert_eq!(takes(&with(part, fewer.into())), !is_needed, "{part} without {field}");
+            }
+            seen += 1;
+        }
+        assert_eq!(
+            used.keys().collect::<Vec<_>>(),
+            named.keys().collect::<Vec<_>>(),
+            "{part}: examples show every field"
+        );
+    }
+    assert_eq!(seen, 10);
+}
