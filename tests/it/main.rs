@@ -25,6 +25,7 @@ mod model;
 mod random;
 mod reports_cv;
 mod reports_id;
+mod reports_kv;
 mod reports_sm;
 mod reports_tx;
 mod schema;
