@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Inner;
 use super::read::{ReadTx, whole_key};
+use super::states::named_state;
 use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
 use crate::engine::{Change, Engine};
@@ -17,7 +18,7 @@ use crate::record::decide::{Condition, Offered};
 use crate::record::{self, Deleted, Put, Written};
 use crate::table::catalog::TableInfo;
 use crate::table::transition::{self, Transitioned};
-use crate::table::{Record, TableSpec};
+use crate::table::{Record, TableSpec, in_damaged};
 use crate::txn::Txn;
 
 /// How many records `retain` looks at before it removes what it is to remove.
@@ -127,7 +128,7 @@ impl<'s> WriteTx<'s> {
             condition,
             offered,
         };
-        record::put(self.txn_mut(), whole_key(info, encoded), put)
+        record::put(self.txn_mut(), whole_key(info, encoded), put).map_err(|cause| in_damaged(info, encoded, cause))
     }
 
     /// Removes a record, whatever is there, and gives the version that it had; `None` if it was gone already.
@@ -156,6 +157,7 @@ impl<'s> WriteTx<'s> {
             info.codec(),
             condition,
         )
+        .map_err(|cause| in_damaged(&info, &encoded, cause))
     }
 
     /// Moves a record from one state to another; its value stays and its version grows.
@@ -201,6 +203,7 @@ impl<'s> WriteTx<'s> {
         let from = named_state(&info, table.state_name(from))?;
         let to = named_state(&info, table.state_name(to))?;
         transition::transition(self.txn_mut(), &info, whole_key(&info, &encoded), from, to, value)
+            .map_err(|cause| in_damaged(&info, &encoded, cause))
     }
 
     /// Reads a record, and writes what `f` makes of its value; `None` from `f` removes it or leaves it absent. `f` runs once:
@@ -349,16 +352,4 @@ fn repeat<R: DeserializeOwned>(key: &OnceKey, remembered: Remembered) -> Result<
             Err(cause.into_kind(ErrorKind::Decode, message))
         }
     }
-}
-
-/// The state to use, checked against the file's machine.
-fn named_state<'a>(info: &TableInfo, state: Option<&'a str>) -> Result<&'a str> {
-    let known = state.filter(|state| info.machine().is_some_and(|machine| machine.has_state(state)));
-    known.ok_or_else(|| {
-        let (table, state) = (info.name(), state.unwrap_or("none"));
-        Error::new(
-            ErrorKind::Invalid,
-            format!("table has no such state, table={table}, state={state}"),
-        )
-    })
 }

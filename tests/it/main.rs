@@ -27,6 +27,7 @@ mod reports_id;
 mod reports_sm;
 mod reports_tx;
 mod schema;
+mod states;
 mod techniques;
 mod tidy;
 mod values;
