@@ -90,7 +90,7 @@ fn a_count_that_cannot_be_is_corrupt_for_who_asks_and_for_who_writes() {
         "cannot read a record, table=\"orders\", key=\"5\": count of a state is damaged, table_id=0, state=new";
     assert_eq!(text_of(ErrorKind::Corrupt, store.count_in_state(ORDERS, New)), asked);
     reading(&store, |tx| {
-        assert_eq!(text_of(ErrorKind::Corrupt, tx.state_counts(ORDERS)), asked)
+        assert_eq!(text_of(ErrorKind::Corrupt, tx.state_counts(ORDERS)), asked);
     });
     assert_eq!(text_of(ErrorKind::Corrupt, store.delete(ORDERS, &5)), written);
     assert_eq!(

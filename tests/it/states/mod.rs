@@ -4,8 +4,8 @@ mod damage;
 mod trial;
 
 use sprag::{
-    DynKey, DynTable, Error, ErrorKind, InState, Keep, Keys, MachineDef, OnceKey, ReadTx, State, Stateless, Store,
-    Table, TableSpec, WriteTx,
+    DynKey, DynTable, Error, ErrorKind, InState, Keep, Keys, MachineDef, OnceKey, ReadTx, State, Store, Table,
+    TableSpec, WriteTx,
 };
 
 use crate::common::{kind_of, small, tables};
@@ -37,6 +37,8 @@ const RETURNS: Table<u64, u64, OrderState> = Table::new("returns");
 const TASKS: Table<str, u64, TaskState> = Table::new("tasks");
 const LINES: Table<(String, u64), u64, TaskState> = Table::new("lines");
 const PLAIN: Table<u64, u64> = Table::new("plain");
+/// No write ever makes it.
+const NOWHERE: Table<u64, u64> = Table::new("nowhere");
 
 fn keys_of<T: TableSpec>(found: InState<'_, T>) -> Vec<T::OwnedKey> {
     found.map(|item| item.expect("a record").0).collect()
@@ -206,7 +208,7 @@ fn a_write_sees_what_it_moved_itself_and_a_read_beside_it_does_not() {
         let rev = tx.scan_in_state(ORDERS, Packed, Keys::all().rev())?;
         assert_eq!(keys_of(rev), [4, 2, 0]);
         reading(&store, |tx| {
-            assert_eq!((orders(tx, Packed), count(tx, Packed)), (vec![2, 6], 2))
+            assert_eq!((orders(tx, Packed), count(tx, Packed)), (vec![2, 6], 2));
         });
         Ok(())
     });
@@ -377,7 +379,7 @@ fn counts_come_in_the_order_of_the_file_with_its_zeros_and_a_state_that_is_new_t
     store.put(LATER, &2, &2).expect("a put");
     let counts = [(Door("shut"), 2), (Door("open"), 0), (Door("locked"), 0)];
     reading(&store, |tx| {
-        assert_eq!(tx.state_counts(LATER).expect("counted"), counts)
+        assert_eq!(tx.state_counts(LATER).expect("counted"), counts);
     });
     reading(&store, |tx| {
         assert_eq!(
@@ -410,9 +412,8 @@ fn a_state_that_the_table_does_not_have_is_invalid_and_so_is_a_table_without_sta
         .expect("a table")
         .open();
     let nowhere = DynTable::new("nowhere", orders.key_kind().clone(), orders.codec());
-    const NOT_YET: Table<u64, u64, Stateless> = Table::new("not yet");
     reading(&store, |tx| {
-        for table in [PLAIN, NOT_YET] {
+        for table in [PLAIN, NOWHERE] {
             assert_eq!(
                 tx.in_state(table, ()).err().map(|error| error.kind()),
                 Some(ErrorKind::Invalid)
