@@ -273,16 +273,16 @@ fn a_range_of_a_state_comes_in_its_direction_and_in_pages() {
     assert_eq!(stand(&store), [vec![], (0..20).collect(), vec![], vec![]]);
 }
 
-/// The entries of a state must not be taken for those of one whose name is longer: "on" and " hold 1" are the letters of
-/// "on hold" and " 1".
+/// The entries of a state must not be taken for those of one whose name is longer: "on" and " hold 2" are the letters of
+/// "on hold" and " 2".
 #[test]
 fn states_whose_names_begin_alike_and_tables_with_the_same_states_do_not_mix() {
     let store = small().in_memory().expect("a store");
     writing(&store, |tx| {
         tx.create(TASKS, " hold 1", &1, &On)?.or_abort()?;
-        tx.create(TASKS, " 1", &2, &OnHold)?.or_abort()?;
+        tx.create(TASKS, " 2", &2, &OnHold)?.or_abort()?;
         tx.create(TASKS, "", &3, &OnHold)?.or_abort()?;
-        tx.create(TASKS, " hold", &4, &On)?.or_abort()?;
+        tx.create(TASKS, " 1", &4, &On)?.or_abort()?;
         tx.create(TASKS, "over", &5, &Over)?.or_abort()?;
         tx.put(ORDERS, &1, &1)?;
         tx.put(RETURNS, &2, &2)?;
@@ -292,8 +292,8 @@ fn states_whose_names_begin_alike_and_tables_with_the_same_states_do_not_mix() {
     });
     reading(&store, |tx| {
         let tasks = |state| keys_of(tx.in_state(TASKS, state).expect("found"));
-        assert_eq!(tasks(On), [" hold", " hold 1"]);
-        assert_eq!(tasks(OnHold), ["", " 1"]);
+        assert_eq!(tasks(On), [" 1", " hold 1"]);
+        assert_eq!(tasks(OnHold), ["", " 2"]);
         assert_eq!(tasks(Over), ["over"]);
         let prefix = tx
             .scan_in_state(TASKS, On, Keys::<str>::prefix(" hold "))
@@ -306,6 +306,9 @@ fn states_whose_names_begin_alike_and_tables_with_the_same_states_do_not_mix() {
         let returns = |state| keys_of(tx.in_state(RETURNS, state).expect("found"));
         assert_eq!((orders(tx, New), orders(tx, Packed)), (vec![1], vec![]));
         assert_eq!((returns(New), returns(Packed)), (vec![3], vec![2]));
+        assert_eq!((count(tx, New), count(tx, Packed)), (1, 0));
+        let counted = |state| tx.count_in_state(RETURNS, state).expect("counted");
+        assert_eq!((counted(New), counted(Packed)), (1, 1));
     });
 }
 
