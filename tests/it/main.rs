@@ -29,6 +29,7 @@ mod reports_kv;
 mod reports_sm;
 mod reports_tx;
 mod schema;
+mod states;
 mod techniques;
 mod tidy;
 mod values;
