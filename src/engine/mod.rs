@@ -158,6 +158,30 @@ impl Engine {
         self.core.group.wait(ticket)
     }
 
+    /// Most bytes that the log takes as one commit.
+    pub(crate) fn commit_bytes_max(&self) -> u64 {
+        limits::commit_bytes_max(self.core.superblock.log_half_bytes)
+    }
+
+    /// Whether the log takes `changes` as one commit, whatever was committed before.
+    ///
+    /// # Errors
+    /// `TooLarge`, as [`Writer::commit`].
+    pub(crate) fn check_commit(&self, changes: &[Change]) -> Result<()> {
+        let longest = Header {
+            sequence: u64::MAX,
+            life: 0,
+            previous_life: Some(0),
+            synced: 0,
+            retention_ns: 0,
+            highest_wall_ns: 0,
+            last_wall_ns: 0,
+        };
+        let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
+        let len = frame::encode(self.core.superblock.stamp(), &longest, ops, &mut Vec::new()) as u64;
+        self.core.check_len(len)
+    }
+
     /// Makes everything that was answered survive power loss.
     pub(crate) fn sync(&self) -> Result<()> {
         self.core.alive()?;
@@ -270,11 +294,9 @@ impl Writer<'_> {
         stage.scratch.clear();
         let ops = changes.iter().map(|(key, value)| (&**key, value.as_deref()));
         let len = frame::encode(core.superblock.stamp(), &header, ops, &mut stage.scratch) as u64;
-        let max = limits::commit_bytes_max(core.superblock.log_half_bytes);
-        if len > max {
+        if let Err(cause) = core.check_len(len) {
             stage.scratch = Vec::new();
-            let message = format!("commit too large for the log, bytes={len}, bytes_max={max}");
-            return Err(Error::new(ErrorKind::TooLarge, message));
+            return Err(cause);
         }
         let position = core.find_room(stage, len)?;
         let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
@@ -327,6 +349,15 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+
+    fn check_len(&self, len: u64) -> Result<()> {
+        let max = limits::commit_bytes_max(self.superblock.log_half_bytes);
+        if len <= max {
+            return Ok(());
+        }
+        let message = format!("commit too large for the log, bytes={len}, bytes_max={max}");
+        Err(Error::new(ErrorKind::TooLarge, message))
     }
 
     /// Opens redb anew after a failed checkpoint, and shows the result to readers at once.

@@ -4,6 +4,7 @@
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
 mod inside;
+mod migrate;
 mod options;
 mod read;
 mod write;
