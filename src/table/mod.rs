@@ -37,6 +37,7 @@ pub use entry::TableInfo;
 /// ```
 ///
 /// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
+/// [`Store::migrate`](crate::Store::migrate) changes what the file says.
 pub struct Table<K: ?Sized, V, S = Stateless, C = Bincode> {
     name: &'static str,
     schema: u32,
