@@ -167,7 +167,7 @@ impl Engine {
     ///
     /// # Errors
     /// `TooLarge`, as [`Writer::commit`].
-    pub(crate) fn check_commit(&self, changes: &[Change]) -> Result<()> {
+    pub(crate) fn fits(&self, changes: &[Change]) -> Result<()> {
         let longest = Header {
             sequence: u64::MAX,
             life: 0,

@@ -116,7 +116,7 @@ where
     while let Some(standing) = next {
         let mut scratch = tx.txn.fork();
         let rewrote = migrate.page(&mut scratch, standing, f)?;
-        let checked = tx.engine.check_commit(&scratch.into_changes());
+        let checked = tx.engine.fits(&scratch.into_changes());
         checked.map_err(|cause| rewrote.end.refused(cause))?;
         next = (!rewrote.is_last).then_some(rewrote.end);
     }

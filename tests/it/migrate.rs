@@ -16,12 +16,20 @@ const OLD: Table<u64, u64> = Table::new("balances");
 const NEW: Table<u64, (u64, String)> = Table::new("balances").schema(1);
 const OTHER: Table<u64, u64> = Table::new("other");
 
+#[expect(clippy::unnecessary_wraps, reason = "a migration takes a function that may fail")]
 fn with_currency(key: &u64, record: Record<u64>) -> Result<((u64, String), ()), Error> {
     Ok(((record.value * 100, format!("EUR {key}")), ()))
 }
 
-/// Keys, values, versions and states as the table has them.
-fn records_of<T: TableSpec>(store: &Store, table: T) -> Vec<(T::OwnedKey, T::Value, u64, T::State)> {
+/// Key, value, version and state of a record.
+type Row<T> = (
+    <T as TableSpec>::OwnedKey,
+    <T as TableSpec>::Value,
+    u64,
+    <T as TableSpec>::State,
+);
+
+fn records_of<T: TableSpec>(store: &Store, table: T) -> Vec<Row<T>> {
     let scanned = store.read(|tx| tx.scan(table, Keys::all())?.collect::<sprag::Result<Vec<_>>>());
     let scanned = scanned.expect("readable");
     scanned
@@ -329,6 +337,7 @@ sprag::machine! {
 const BEFORE: Table<u64, u64, Before> = Table::new("orders");
 const AFTER: Table<u64, u64, After> = Table::new("orders").schema(1);
 
+#[expect(clippy::unnecessary_wraps, reason = "a migration takes a function that may fail")]
 fn fewer_states(_: &u64, record: Record<u64, Before>) -> Result<(u64, After), Error> {
     let state = match record.state {
         Before::New | Before::Packed => After::Open,
