@@ -28,6 +28,7 @@ mod reports_id;
 mod reports_sm;
 mod reports_tx;
 mod schema;
+mod states;
 mod sweep;
 mod techniques;
 mod tidy;
