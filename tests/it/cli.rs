@@ -1,6 +1,11 @@
 //! The command line, run as a script runs it: exit codes, words, and what goes in comes out.
 
 mod faults;
+mod listings;
+mod machines;
+mod manual;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod values;
 mod words;
 mod writes;
