@@ -79,17 +79,11 @@ impl Listing<'_> {
     fn next_entry(&mut self) -> Option<Result<(Bytes, Bytes)>> {
         let mut best: Option<(usize, Bytes)> = None;
         for (index, scan) in self.scans.iter_mut().enumerate() {
+            let sooner = |name: Option<_>| best.as_ref().is_none_or(|(_, so_far)| name < name_of(so_far));
             match scan.peek() {
-                None => {}
                 Some(Err(_)) => return scan.next(),
-                Some(Ok((stored, _))) => {
-                    if best
-                        .as_ref()
-                        .is_none_or(|(_, so_far)| name_of(stored) < name_of(so_far))
-                    {
-                        best = Some((index, stored.clone()));
-                    }
-                }
+                Some(Ok((stored, _))) if sooner(name_of(stored)) => best = Some((index, stored.clone())),
+                _ => {}
             }
         }
         self.scans.get_mut(best?.0)?.next()

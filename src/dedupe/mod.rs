@@ -208,7 +208,8 @@ impl fmt::Debug for Remembered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
-    /// Remembered keys whose time was over, and whose space is free now; also those that checkpoints freed meanwhile.
+    /// Remembered keys whose time was over, and whose space is free now; also those that checkpoints freed meanwhile. Off by
+    /// some if the disk failed for a moment, and a transaction was made twice.
     pub keys: u64,
 }
 

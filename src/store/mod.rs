@@ -268,8 +268,8 @@ impl Store {
     /// Frees the space of remembered keys that are over now, instead of with later checkpoints.
     ///
     /// Nobody need call this: a key that is over answers nobody, and each checkpoint frees the space of many. After it the
-    /// space is used again inside of the file, which does not shrink; what a long reader sees is free only when it ends. Writers
-    /// wait for one checkpoint, and not for the rest.
+    /// space is used again inside of the file, which need not become shorter; what a long reader sees is free only when it
+    /// ends. Writers wait for one checkpoint, and not for the rest.
     ///
     /// # After a crash
     /// What was freed stays so, what was not is left to checkpoints and sweeps to come. A key that is not over is not touched.

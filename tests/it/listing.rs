@@ -144,7 +144,7 @@ fn all_that_is_remembered_is_listed_by_scope_and_key_wherever_it_lies() {
             }
         }
         let all = listed(&store, None);
-        let wanted: Vec<_> = NAMES.iter().map(|(scope, key)| ((*scope).to_owned(), key.to_vec()));
+        let wanted = NAMES.iter().map(|(scope, key)| ((*scope).to_owned(), key.to_vec()));
         assert_eq!(names(&all), wanted.clone().collect::<Vec<_>>(), "{swept_after}");
         for one in &all {
             let same = store.remembered(&one.scope, &one.key).expect("readable");
