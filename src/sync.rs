@@ -19,6 +19,9 @@ pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use std::sync::atomic;
 #[cfg(not(loom))]
 pub(crate) use std::thread::JoinHandle;
+/// Threads that borrow and end with their scope; for the proof kit.
+#[cfg(all(feature = "test-util", not(loom)))]
+pub(crate) use std::thread::scope;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic;

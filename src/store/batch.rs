@@ -45,6 +45,7 @@ impl WriteTx<'_> {
     /// As [`Store::apply`]; `Invalid` if the work of the same remembered key is under way in this transaction.
     pub fn apply(&mut self, batch: &Batch) -> Result<Outcome> {
         let ready = batch.ready()?;
+        self.read.inner.probed.inside();
         if let Some(key) = &ready.once {
             self.refuse_under_way(key)?;
         }

@@ -7,6 +7,7 @@ mod batch;
 mod inside;
 mod migrate;
 mod options;
+mod probe;
 mod read;
 mod states;
 mod write;
@@ -33,6 +34,9 @@ use crate::txn::Txn;
 
 use inside::Inside;
 pub use options::Options;
+#[cfg(feature = "test-util")]
+pub use probe::Probe;
+use probe::Probed;
 pub use read::{Page, ReadTx, Scan};
 pub use states::InState;
 pub use write::WriteTx;
@@ -60,6 +64,7 @@ struct Inner {
     catalog: Catalog,
     id: u64,
     verify_values: bool,
+    probed: Probed,
 }
 
 impl Store {
@@ -95,13 +100,14 @@ impl Store {
         Options::new().in_memory()
     }
 
-    pub(crate) fn with(engine: Engine, verify_values: bool) -> Store {
+    fn with(engine: Engine, verify_values: bool, probed: Probed) -> Store {
         let inner = Inner {
             engine: RecursiveRwLock::new(Some(engine)),
             closing: AtomicBool::new(false),
             catalog: Catalog::new(),
             id: inside::next_store(),
             verify_values,
+            probed,
         };
         Store { inner: Arc::new(inner) }
     }
@@ -334,8 +340,13 @@ impl Store {
         if self.inner.closing.load(Ordering::Acquire) {
             return Err(closed().into());
         }
-        let engine = self.inner.engine.read();
-        f(engine.as_ref().ok_or_else(closed)?)
+        self.inner.probed.before();
+        let result = {
+            let engine = self.inner.engine.read();
+            f(engine.as_ref().ok_or_else(closed)?)
+        };
+        self.inner.probed.after();
+        result
     }
 }
 

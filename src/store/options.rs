@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Store;
+use super::probe::Probed;
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::disk::create::{self, Creation, Finished};
@@ -34,6 +35,7 @@ pub struct Options {
     wait: Duration,
     verify_values: bool,
     declared: Vec<Result<Declared>>,
+    probed: Probed,
 }
 
 impl Default for Options {
@@ -59,6 +61,7 @@ impl Options {
             wait: Duration::ZERO,
             verify_values: true,
             declared: Vec::new(),
+            probed: Probed::default(),
         }
     }
 
@@ -133,6 +136,15 @@ impl Options {
     #[must_use]
     pub fn checkpoints_in_line(mut self) -> Options {
         self.settings.background = false;
+        self
+    }
+
+    /// Tells of each call of the store; for the proof kit.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn probe(mut self, probe: Arc<dyn super::Probe>) -> Options {
+        self.probed = Probed(Some(probe));
         self
     }
 
@@ -229,7 +241,7 @@ impl Options {
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
         let engine = engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
-        let store = Store::with(engine, self.verify_values);
+        let store = Store::with(engine, self.verify_values, self.probed);
         store.declare(&declared)?;
         Ok(store)
     }

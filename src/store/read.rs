@@ -129,6 +129,7 @@ impl<'s> ReadTx<'s> {
     }
 
     pub(super) fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<Arc<TableInfo>>> {
+        self.inner.probed.inside();
         self.inner.catalog.resolve(&self.txn, &|| self.engine.read(), table)
     }
 

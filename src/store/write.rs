@@ -269,6 +269,7 @@ impl<'s> WriteTx<'s> {
         key.check()?;
         let stored_key = key.stored_key();
         self.refuse_under_way(key)?;
+        self.read.inner.probed.inside();
         let end_ns = match dedupe::meet(&self.read.txn, key)? {
             Met::Repeat(remembered) => return Ok(repeat(key, remembered)?),
             Met::First { end_ns } => end_ns,
@@ -303,6 +304,7 @@ impl<'s> WriteTx<'s> {
 
     fn resolve<T: TableSpec>(&mut self, table: &T) -> Result<Arc<TableInfo>> {
         let ReadTx { inner, engine, txn } = &mut self.read;
+        inner.probed.inside();
         inner.catalog.resolve_or_create(txn, &|| engine.read(), table)
     }
 }
