@@ -56,7 +56,7 @@ pub use machine::{Machine, MachineDef, State, StateOf, Stateless};
 pub use record::decide::Condition;
 pub use record::{Deleted, Found, Written};
 pub use stats::Stats;
-pub use store::{Options, Page, ReadTx, Scan, Store, WriteTx};
+pub use store::{InState, Options, Page, ReadTx, Scan, Store, WriteTx};
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 

@@ -22,7 +22,7 @@ use crate::record::decide::{Condition, Offered, holds};
 use crate::record::{self, Deleted, Put, Written};
 use crate::table::catalog::{TableInfo, Tables};
 use crate::table::transition::{self, Transitioned};
-use crate::table::{Declared, Described, Identity, TableSpec};
+use crate::table::{Declared, Described, Identity, TableSpec, in_damaged};
 use crate::txn::Txn;
 
 use decide::{BatchVerdict, decide_batch};
@@ -416,7 +416,8 @@ impl Operation {
             condition,
             offered,
         };
-        Ok(match record::put(txn, info.record_key(&self.key), put)? {
+        let written = record::put(txn, info.record_key(&self.key), put);
+        Ok(match written.map_err(|cause| in_damaged(info, &self.key, cause))? {
             Written::Applied(version) => self.would_be(Some(version)),
             Written::Unchanged(version) => Verdict::Already(Some(version)),
             Written::Conflict(found) => Verdict::Fails { found, why: None },
@@ -428,7 +429,8 @@ impl Operation {
             return Ok(Verdict::Already(None));
         };
         let key = info.record_key(&self.key);
-        Ok(match record::delete(txn, info.id, key, info.codec(), condition)? {
+        let deleted = record::delete(txn, info.id, key, info.codec(), condition);
+        Ok(match deleted.map_err(|cause| in_damaged(&info, &self.key, cause))? {
             Deleted::Applied(version) => self.would_be(Some(version)),
             Deleted::AlreadyGone => Verdict::Already(None),
             Deleted::Conflict(found) => Verdict::Fails { found, why: None },
@@ -450,7 +452,8 @@ impl Operation {
         };
         let (from, to) = (info.named_state(Some(from))?, info.named_state(Some(to))?);
         let key = info.record_key(&self.key);
-        Ok(match transition::transition(txn, &info, key, from, to, value)? {
+        let moved = transition::transition(txn, &info, key, from, to, value);
+        Ok(match moved.map_err(|cause| in_damaged(&info, &self.key, cause))? {
             Transitioned::Applied(version) => self.would_be(Some(version)),
             Transitioned::AlreadyThere(version) => Verdict::Already(Some(version)),
             Transitioned::Refused(refusal) => Verdict::Fails {

@@ -11,10 +11,12 @@ pub(crate) enum Space {
     /// Entries that end: a value begins with the retention time of its end in nanoseconds (`u64`, big endian), and the
     /// checkpoint drops the entry when that is over. A reader judges the end itself.
     Ending = 2,
+    /// Records with a state once more, by table and state; values are empty.
+    States = 3,
 }
 
 impl Space {
-    pub(crate) const ALL: [Space; 3] = [Space::Meta, Space::Records, Space::Ending];
+    pub(crate) const ALL: [Space; 4] = [Space::Meta, Space::Records, Space::Ending, Space::States];
 
     /// A new key that begins with this space's byte, with room for `more` bytes.
     pub(crate) fn key(self, more: usize) -> Vec<u8> {

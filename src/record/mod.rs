@@ -1,11 +1,13 @@
 //! Records: one key, its value, version and state.
 //!
 //! Owns the keys under which records lie, their envelopes, and the versions: none is given twice to a key, because a
-//! table keeps the highest version it ever removed. Knows a state as a name only.
+//! table keeps the highest version it ever removed. Knows a state as a name only; [`states`] finds records by it.
 
 pub mod decide;
+pub(crate) mod states;
 
-use crate::codec::{CodecId, Version, envelope};
+use crate::codec::envelope::{self, Envelope};
+use crate::codec::{CodecId, Version};
 use crate::engine::{Bytes, Space};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
@@ -211,7 +213,12 @@ pub(crate) fn put(txn: &mut Txn, key: Vec<u8>, put: Put<'_>) -> Result<Written> 
         removed_max,
     )? {
         PutVerdict::Apply { version, state } => {
-            write(txn, key, version, state, put.offered.value);
+            let record = Envelope {
+                version,
+                state,
+                value: put.offered.value,
+            };
+            write(txn, put.table, key, stored.as_ref(), &record)?;
             Ok(Written::Applied(version))
         }
         PutVerdict::Unchanged(version) => Ok(Written::Unchanged(version)),
@@ -230,6 +237,7 @@ pub(crate) fn delete(txn: &mut Txn, table: u32, key: Vec<u8>, codec: CodecId, co
     ) {
         (DeleteVerdict::Apply, Some(raw)) => {
             let removed = removed_max(txn, table)?.max(raw.version.get());
+            states::follow(txn, table, encoded_key(&key), raw.state.as_deref(), None)?;
             txn.put(removed_key(table), removed.to_be_bytes().to_vec());
             txn.remove(key);
             Ok(Deleted::Applied(raw.version))
@@ -239,12 +247,20 @@ pub(crate) fn delete(txn: &mut Txn, table: u32, key: Vec<u8>, codec: CodecId, co
     }
 }
 
-/// Writes a record whose version was decided.
-pub(crate) fn write(txn: &mut Txn, key: Vec<u8>, version: Version, state: Option<&str>, value: &[u8]) {
-    let mut bytes = Vec::with_capacity(value.len() + 32);
-    let record = envelope::Envelope { version, state, value };
-    envelope::encode(key.get(1..).unwrap_or_default(), &record, &mut bytes);
+/// Writes a record whose version was decided, over the one that is stored now. An error writes nothing.
+pub(crate) fn write(
+    txn: &mut Txn,
+    table: u32,
+    key: Vec<u8>,
+    stored: Option<&Raw>,
+    record: &Envelope<'_>,
+) -> Result<()> {
+    let before = stored.and_then(|raw| raw.state.as_deref());
+    states::follow(txn, table, encoded_key(&key), before, record.state)?;
+    let mut bytes = Vec::with_capacity(record.value.len() + 32);
+    envelope::encode(key.get(1..).unwrap_or_default(), record, &mut bytes);
     txn.put(key, bytes);
+    Ok(())
 }
 
 pub(crate) fn check_value(value: &[u8]) -> Result<()> {

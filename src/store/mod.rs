@@ -7,6 +7,7 @@ mod batch;
 mod inside;
 mod options;
 mod read;
+mod states;
 mod write;
 
 use std::path::Path;
@@ -32,6 +33,7 @@ use crate::txn::Txn;
 use inside::Inside;
 pub use options::Options;
 pub use read::{Page, ReadTx, Scan};
+pub use states::InState;
 pub use write::WriteTx;
 
 /// An open store: one handle, cheap to clone, for all threads.

@@ -34,7 +34,7 @@ pub(crate) type PageOf<T> =
     Page<<T as TableSpec>::OwnedKey, Record<<T as TableSpec>::Value, <T as TableSpec>::State>, <T as TableSpec>::Key>;
 
 /// Key and record, as a scan gives them.
-type ItemOf<T> = (
+pub(crate) type ItemOf<T> = (
     <T as TableSpec>::OwnedKey,
     Record<<T as TableSpec>::Value, <T as TableSpec>::State>,
 );
@@ -78,28 +78,17 @@ impl<'s> ReadTx<'s> {
     /// # Errors
     /// As [`ReadTx::get`].
     pub fn scan_page<T: TableSpec>(&self, table: T, keys: Keys<T::Key>, limit: usize) -> Result<PageOf<T>> {
-        let mut records = Vec::new();
         let Some(info) = self.resolve(&table)?.filter(|_| !keys.is_empty()) else {
+            let records = Vec::new();
             return Ok(Page { records, next: None });
         };
-        let mut last: Option<Vec<u8>> = None;
-        for entry in self.entries(&info, &keys)? {
-            let (key, bytes) = entry?;
-            if records.len() == limit {
-                let next = match last {
-                    Some(last) => keys.clone().resume_after_encoded(&last),
-                    None => keys.clone(),
-                };
-                return Ok(Page {
-                    records,
-                    next: Some(next),
-                });
-            }
-            let encoded = record::encoded_key(&key);
-            records.push(item_of(&table, &info, &key, &bytes)?);
-            last = Some(encoded.to_vec());
-        }
-        Ok(Page { records, next: None })
+        page_of::<T, _>(
+            self.entries(&info, &keys)?,
+            keys,
+            limit,
+            |(key, _)| record::encoded_key(key),
+            |(key, bytes)| item_of(&table, &info, key, bytes),
+        )
     }
 
     /// What is remembered under a name; `None` if nothing is, or its time is over.
@@ -126,12 +115,13 @@ impl<'s> ReadTx<'s> {
         catalog::find(&self.txn, name)
     }
 
-    fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<Arc<TableInfo>>> {
+    pub(super) fn resolve<T: TableSpec>(&self, table: &T) -> Result<Option<Arc<TableInfo>>> {
         self.inner.catalog.resolve(&self.txn, &|| self.engine.read(), table)
     }
 
     fn entries<K: ?Sized>(&self, info: &TableInfo, keys: &Keys<K>) -> Result<Merge<'_>> {
-        self.txn.scan(&span_of(info.id, keys))
+        let prefix = record::key_prefix(info.id, 0);
+        self.txn.scan(&span_of(&prefix, record::key_end(info.id), keys))
     }
 }
 
@@ -164,20 +154,44 @@ fn item_of<T: TableSpec>(table: &T, info: &TableInfo, key: &[u8], bytes: &Bytes)
     Ok((owned, record_of(table, info, encoded, &raw)?))
 }
 
-/// A range of a table's keys as a span of whole keys.
-fn span_of<K: ?Sized>(table: u32, keys: &Keys<K>) -> Span {
+/// A page of entries: `encoded` gives their keys, `item` what the page has of them.
+pub(super) fn page_of<T: TableSpec, E>(
+    entries: impl Iterator<Item = Result<E>>,
+    keys: Keys<T::Key>,
+    limit: usize,
+    encoded: impl Fn(&E) -> &[u8],
+    item: impl Fn(&E) -> Result<ItemOf<T>>,
+) -> Result<PageOf<T>> {
+    let mut records = Vec::new();
+    let mut last = None;
+    for entry in entries {
+        let entry = entry?;
+        if records.len() == limit {
+            let next = match &last {
+                Some(last) => keys.resume_after_encoded(encoded(last)),
+                None => keys,
+            };
+            return Ok(Page {
+                records,
+                next: Some(next),
+            });
+        }
+        records.push(item(&entry)?);
+        last = Some(entry);
+    }
+    Ok(Page { records, next: None })
+}
+
+/// A range of keys as a span of whole keys: those that begin with `prefix`, all of which lie before `end`.
+pub(super) fn span_of<K: ?Sized>(prefix: &[u8], end: Vec<u8>, keys: &Keys<K>) -> Span {
     let (lo, hi) = keys.bounds();
-    let whole = |key: &[u8]| {
-        let mut out = record::key_prefix(table, key.len());
-        out.extend_from_slice(key);
-        out.into()
-    };
+    let whole = |key: &[u8]| [prefix, key].concat().into();
     let from = match lo {
-        Bound::Unbounded => Bound::Included(record::key_prefix(table, 0).into()),
+        Bound::Unbounded => Bound::Included(prefix.into()),
         bound => bound.map(whole),
     };
     let to = match hi {
-        Bound::Unbounded => Bound::Excluded(record::key_end(table).into()),
+        Bound::Unbounded => Bound::Excluded(end.into()),
         bound => bound.map(whole),
     };
     Span {

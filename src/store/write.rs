@@ -17,7 +17,7 @@ use crate::record::decide::{Condition, Offered};
 use crate::record::{self, Deleted, Put, Written};
 use crate::table::catalog::TableInfo;
 use crate::table::transition::{self, Transitioned};
-use crate::table::{Record, TableSpec};
+use crate::table::{Record, TableSpec, in_damaged};
 use crate::txn::Txn;
 
 /// How many records `retain` looks at before it removes what it is to remove.
@@ -127,7 +127,7 @@ impl<'s> WriteTx<'s> {
             condition,
             offered,
         };
-        record::put(self.txn_mut(), info.record_key(encoded), put)
+        record::put(self.txn_mut(), info.record_key(encoded), put).map_err(|cause| in_damaged(info, encoded, cause))
     }
 
     /// Removes a record, whatever is there, and gives the version that it had; `None` if it was gone already.
@@ -156,6 +156,7 @@ impl<'s> WriteTx<'s> {
             info.codec(),
             condition,
         )
+        .map_err(|cause| in_damaged(&info, &encoded, cause))
     }
 
     /// Moves a record from one state to another; its value stays and its version grows.
@@ -201,6 +202,7 @@ impl<'s> WriteTx<'s> {
         let from = info.named_state(table.state_name(from))?;
         let to = info.named_state(table.state_name(to))?;
         transition::transition(self.txn_mut(), &info, info.record_key(&encoded), from, to, value)
+            .map_err(|cause| in_damaged(&info, &encoded, cause))
     }
 
     /// Reads a record, and writes what `f` makes of its value; `None` from `f` removes it or leaves it absent. `f` runs once:

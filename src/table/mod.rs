@@ -367,6 +367,15 @@ pub(crate) fn in_record(info: &TableInfo, encoded_key: &[u8], cause: Error) -> E
     )
 }
 
+/// The same for a write, which names the record only where damage is found.
+pub(crate) fn in_damaged(info: &TableInfo, encoded_key: &[u8], cause: Error) -> Error {
+    if cause.kind() == ErrorKind::Corrupt {
+        in_record(info, encoded_key, cause)
+    } else {
+        cause
+    }
+}
+
 impl Found {
     /// The record found, as `table` reads it; `None` if there is no record.
     ///

@@ -2,6 +2,7 @@
 
 use super::catalog::TableInfo;
 use crate::codec::Version;
+use crate::codec::envelope::Envelope;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::decide::{TransitionVerdict, Why, decide_transition};
 use crate::record::decide::version_after;
@@ -63,7 +64,12 @@ pub(crate) fn transition(
     match (decide_transition(machine, state, from, to)?, stored) {
         (TransitionVerdict::Apply, Some(raw)) => {
             let version = version_after(raw.version.get())?;
-            record::write(txn, key, version, Some(to), value.unwrap_or(&raw.value));
+            let record = Envelope {
+                version,
+                state: Some(to),
+                value: value.unwrap_or(&raw.value),
+            };
+            record::write(txn, info.id, key, Some(&raw), &record)?;
             Ok(Transitioned::Applied(version))
         }
         (TransitionVerdict::AlreadyThere, Some(raw)) => Ok(Transitioned::AlreadyThere(raw.version)),

@@ -30,6 +30,7 @@ type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const META: Raw = TableDefinition::new("meta");
 const RECORDS: Raw = TableDefinition::new("records");
 const ENDING: Raw = TableDefinition::new("ending");
+const STATES: Raw = TableDefinition::new("states");
 /// End (big endian) and key of each entry of `ENDING`, in the order of their ends. In the base only: the log never
 /// carries it, since it follows from the entries.
 const ENDS: Raw = TableDefinition::new("ends");
@@ -70,6 +71,7 @@ pub(crate) struct BaseSnapshot {
     meta: ReadOnlyTable<&'static [u8], &'static [u8]>,
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
     ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    states: ReadOnlyTable<&'static [u8], &'static [u8]>,
     spent: Spent,
     pub(crate) applied: Applied,
 }
@@ -175,6 +177,7 @@ impl Base {
             meta: table(META)?,
             records: table(RECORDS)?,
             ending: table(ENDING)?,
+            states: table(STATES)?,
             spent,
             applied,
         };
@@ -200,11 +203,13 @@ impl Base {
             let mut meta = writing.open_table(META).map_err(from_redb)?;
             let mut records = writing.open_table(RECORDS).map_err(from_redb)?;
             let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
+            let mut states = writing.open_table(STATES).map_err(from_redb)?;
             let mut ends = writing.open_table(ENDS).map_err(from_redb)?;
             for (key, value) in memory.iter() {
                 match Space::split(key) {
                     Some((Space::Meta, key)) => change(&mut meta, key, value.as_deref())?,
                     Some((Space::Records, key)) => change(&mut records, key, value.as_deref())?,
+                    Some((Space::States, key)) => change(&mut states, key, value.as_deref())?,
                     Some((Space::Ending, key)) => change_ending(&mut ending, &mut ends, key, value.as_deref())?,
                     None => {
                         return Err(Error::new(
@@ -309,6 +314,7 @@ impl BaseSnapshot {
             Space::Meta => &self.meta,
             Space::Records => &self.records,
             Space::Ending => &self.ending,
+            Space::States => &self.states,
         }
     }
 }
