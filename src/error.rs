@@ -41,7 +41,8 @@ pub enum ErrorKind {
     Mismatch,
     /// The delivery is older than its keep, so whether it already ran is not known. Refuse it.
     TooOld,
-    /// Program and file disagree on a machine, a key kind or a codec. Both sides are named.
+    /// Program and file disagree on a machine, a key kind, a codec or a schema number, or the table is in the middle of a
+    /// migration. Both sides are named.
     Schema,
     /// Stored bytes are not a value of the asked type.
     Decode,

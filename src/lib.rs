@@ -73,6 +73,30 @@ pub mod internals {
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
     };
+    pub use crate::table::migrate::MigrateVerdict;
+
+    /// Judges a migration from `old` to `new` of a table that has the shape of `file`, on its way to `target`.
+    ///
+    /// # Errors
+    /// `Schema`, as the decision.
+    pub fn decide_migrate<F, T, O, N>(file: F, target: Option<T>, old: O, new: N) -> crate::Result<MigrateVerdict>
+    where
+        F: crate::TableSpec,
+        T: crate::TableSpec,
+        O: crate::TableSpec,
+        N: crate::TableSpec,
+    {
+        let file = file.declared()?;
+        let target = target.map(|target| target.declared()).transpose()?;
+        let target = target.as_ref().and_then(crate::table::Declared::shape);
+        let shape = file.shape().ok_or_else(|| {
+            crate::Error::new(
+                crate::ErrorKind::Invalid,
+                "the table of a file has a schema number and a machine",
+            )
+        })?;
+        crate::table::migrate::decide_migrate(&file.name, &shape, target.as_ref(), &old.declared()?, &new.declared()?)
+    }
 
     /// Length in bytes of the good frame at the start of `bytes`, if there is one.
     pub fn decode_frame(stamp: Stamp, bytes: &[u8]) -> Option<usize> {

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sprag::internals::{Stamp, decode_frame, envelope, varint};
-use sprag::{Bincode, Codec as _, DynKey, Json, Key, KeyKind};
+use sprag::{Batch, Bincode, Codec as _, DynKey, Json, Key, KeyKind};
 
 const STAMP: Stamp = Stamp {
     marker: *b"mark",
@@ -12,7 +12,7 @@ const STAMP: Stamp = Stamp {
 
 fuzz_target!(|input: (u8, Vec<u8>)| {
     let (choice, bytes) = input;
-    match choice % 5 {
+    match choice % 6 {
         0 => {
             if let Some(len) = decode_frame(STAMP, &bytes) {
                 assert!(len <= bytes.len());
@@ -34,6 +34,7 @@ fuzz_target!(|input: (u8, Vec<u8>)| {
             }
         }
         3 => keys(&bytes),
+        4 => batch(&bytes),
         _ => {
             drop(Bincode::decode::<(String, Vec<Option<i64>>)>(&bytes));
             drop(Json::decode::<Vec<(String, f64)>>(&bytes));
@@ -54,5 +55,15 @@ fn keys(bytes: &[u8]) {
             key.encode(&mut again);
             assert_eq!(again, bytes);
         }
+    }
+}
+
+/// What was read as a batch is written as one that reads as the same.
+fn batch(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(batch) = Batch::from_json(text, &[]) else { return };
+    if let Ok(text) = batch.to_json() {
+        let again = Batch::from_json(&text, &[]).expect("a batch");
+        assert_eq!(again.to_json().expect("the same batch"), text);
     }
 }

@@ -166,6 +166,11 @@ impl Engine {
         self.core.group.wait(ticket)
     }
 
+    /// Most bytes that the log takes as one commit.
+    pub(crate) fn commit_bytes_max(&self) -> u64 {
+        limits::commit_bytes_max(self.core.superblock.log_half_bytes)
+    }
+
     /// Makes everything that was answered survive power loss.
     pub(crate) fn sync(&self) -> Result<()> {
         self.core.alive()?;

@@ -5,6 +5,7 @@
 
 mod batch;
 mod inside;
+mod migrate;
 mod options;
 mod read;
 mod states;

@@ -1,105 +1,36 @@
 //! The catalogue: which tables the file has, with their key kinds, codecs and machines.
 //!
-//! Owns the entries in the meta space and the comparison with what a call site declares. An entry is cached once it is
+//! Owns the comparison of entries with what a call site declares, and a cache of them. An entry is cached once it is
 //! durable: a table is never removed and its number never given again, so a cached entry can only lack states that were
-//! added since.
+//! added since. Once this process migrates a table that is no longer so, and each transaction looks at its own entry.
 
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Declared, Described, DynTable, Identity};
-use crate::codec::{Bincode, Codec, CodecId, KeyKind};
+use super::entry::{self, Shape, TABLE, damaged, entry_key, load};
+use super::{Declared, Described, Identity};
 use crate::engine::{Bytes, Now, Space, Span, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::TABLE_NAME_BYTES_MAX;
 use crate::machine::Machine;
 use crate::machine::decide::Reconciled;
-use crate::record;
 use crate::sync::Mutex;
 use crate::txn::Txn;
 
-/// Prefix of the meta keys that hold a table's entry; the name follows.
-const TABLE: u8 = b't';
+pub use super::entry::TableInfo;
+
 /// The meta key that holds the number of the next table.
 const NEXT: u8 = b'n';
-
-/// What the file says of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableInfo {
-    pub(crate) id: u32,
-    name: String,
-    key: KeyKind,
-    codec: CodecId,
-    schema: u32,
-    machine: Option<Machine>,
-}
-
-impl TableInfo {
-    /// The name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Kind of its keys.
-    pub fn key_kind(&self) -> &KeyKind {
-        &self.key
-    }
-
-    /// Encoding of its values.
-    pub fn codec(&self) -> CodecId {
-        self.codec
-    }
-
-    /// Number of the shape of its records; see [`Table::schema`](super::Table::schema).
-    pub fn schema(&self) -> u32 {
-        self.schema
-    }
-
-    /// The states of its records and the moves between them, if it has any.
-    pub fn machine(&self) -> Option<&Machine> {
-        self.machine.as_ref()
-    }
-
-    /// The whole key of a record.
-    pub(crate) fn record_key(&self, encoded: &[u8]) -> Vec<u8> {
-        let mut key = record::key_prefix(self.id, encoded.len());
-        key.extend_from_slice(encoded);
-        key
-    }
-
-    /// The state to use, checked against the machine.
-    pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
-        let known = state.filter(|state| self.machine.as_ref().is_some_and(|machine| machine.has_state(state)));
-        known.ok_or_else(|| {
-            let shown: String = state.unwrap_or("none").chars().take(64).collect();
-            let message = format!("table has no such state, table={}, state={shown}", self.name);
-            Error::new(ErrorKind::Invalid, message)
-        })
-    }
-
-    /// A description with which its records can be read and written by bytes.
-    pub fn open(&self) -> DynTable {
-        DynTable::new(self.name.clone(), self.key.clone(), self.codec)
-    }
-}
-
-/// An entry as it is stored behind its checksum.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    id: u32,
-    key: KeyKind,
-    codec: u8,
-    schema: u32,
-    machine: Option<Machine>,
-}
 
 /// Entries that are durable, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     cache: Mutex<HashMap<String, Cached>>,
+    /// This process began to migrate some table: entries change, and a snapshot may have another than the cache. Set under
+    /// the writer lock before the first such commit is staged, so whoever sees that commit sees this too.
+    entries_change: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -141,7 +72,13 @@ impl Catalog {
     pub(crate) fn new() -> Catalog {
         Catalog {
             cache: Mutex::new(HashMap::new()),
+            entries_change: AtomicBool::new(false),
         }
+    }
+
+    /// From now on no entry is taken from the cache unseen. Called under the writer lock, before the change is staged.
+    pub(crate) fn entries_change(&self) {
+        self.entries_change.store(true, Ordering::Release);
     }
 
     /// The table as the file has it, compared with the call site; `None` if the file does not have it.
@@ -151,7 +88,9 @@ impl Catalog {
         durable: Durable<'_>,
         table: &T,
     ) -> Result<Option<Arc<TableInfo>>> {
-        if let Some((info, _)) = self.cached(table) {
+        if let Some((info, bytes)) = self.cached(table)
+            && (!self.entries_change.load(Ordering::Acquire) || is_entry(txn, &info, &bytes)?)
+        {
             return Ok(Some(info));
         }
         let declared = table.declared()?;
@@ -176,8 +115,9 @@ impl Catalog {
         table: &T,
     ) -> Result<Arc<TableInfo>> {
         if let Some((info, bytes)) = self.cached(table) {
-            // A machine may have grown since, by another description of the table; nothing else ever changes.
-            if info.machine.is_none() || txn.get(&entry_key(&info.name))?.as_ref() == Some(&bytes) {
+            // A machine may have grown since, by another description of the table; else only a migration changes entries.
+            let stays = info.machine().is_none() && !self.entries_change.load(Ordering::Acquire);
+            if stays || is_entry(txn, &info, &bytes)? {
                 return Ok(info);
             }
         }
@@ -259,8 +199,8 @@ pub(crate) fn declare(txn: &mut Txn, declared: &Declared) -> Result<(TableInfo, 
     let Some(machine) = compare(&info, declared)? else {
         return Ok((info, false));
     };
-    info.machine = Some(machine);
-    store(txn, &info)?;
+    info.shape.machine = Some(machine);
+    entry::store(txn, &info)?;
     Ok((info, true))
 }
 
@@ -277,7 +217,7 @@ pub(crate) fn list(txn: &Txn) -> Result<Vec<TableInfo>> {
     let mut tables = Vec::new();
     for entry in txn.scan(&span)? {
         let (key, bytes) = entry?;
-        tables.push(decode(&key, &bytes)?);
+        tables.push(entry::decode(&key, &bytes)?);
     }
     Ok(tables)
 }
@@ -308,38 +248,60 @@ fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
     let info = TableInfo {
         id,
         name,
-        key,
-        codec,
-        schema: schema.unwrap_or_default(),
-        machine: machine.flatten(),
+        shape: Shape {
+            key,
+            codec,
+            schema: schema.unwrap_or_default(),
+            machine: machine.flatten(),
+        },
+        migration: None,
     };
-    store(txn, &info)?;
+    entry::store(txn, &info)?;
     Ok(info)
+}
+
+fn is_entry(txn: &Txn, info: &TableInfo, bytes: &Bytes) -> Result<bool> {
+    Ok(txn.get(&entry_key(&info.name))?.as_ref() == Some(bytes))
 }
 
 /// Compares the file's side with the program's. Gives the grown machine if the program added states or moves.
 fn compare(info: &TableInfo, declared: &Declared) -> Result<Option<Machine>> {
+    match &info.migration {
+        Some(migration) => Err(under_way(&info.name, &info.shape, &migration.target)),
+        None => compare_shape(&info.name, &info.shape, declared),
+    }
+}
+
+/// Nobody but the migration may see a table whose records are of two shapes.
+pub(super) fn under_way(table: &str, file: &Shape, target: &Shape) -> Error {
+    let (from, to) = (file.schema, target.schema);
+    let message =
+        format!("table is being migrated: call that migrate again, table={table}, schema_from={from}, schema_to={to}");
+    Error::new(ErrorKind::Schema, message)
+}
+
+/// The same of a shape that may be no table's.
+pub(super) fn compare_shape(table: &str, file: &Shape, declared: &Declared) -> Result<Option<Machine>> {
     let differs = |what: &str, file: &dyn std::fmt::Display, program: &dyn std::fmt::Display| {
-        let name = &info.name;
         let message =
-            format!("table is declared otherwise, table={name}, {what}_in_file={file}, {what}_in_program={program}");
+            format!("table is declared otherwise, table={table}, {what}_in_file={file}, {what}_in_program={program}");
         Error::new(ErrorKind::Schema, message)
     };
-    if info.key != declared.key {
-        return Err(differs("key", &info.key, &declared.key));
+    if file.key != declared.key {
+        return Err(differs("key", &file.key, &declared.key));
     }
-    if info.codec != declared.codec {
-        return Err(differs("codec", &info.codec, &declared.codec));
+    if file.codec != declared.codec {
+        return Err(differs("codec", &file.codec, &declared.codec));
     }
     if let Some(schema) = declared.schema
-        && schema != info.schema
+        && schema != file.schema
     {
-        return Err(differs("schema", &info.schema, &schema));
+        return Err(differs("schema", &file.schema, &schema));
     }
     let Some(machine) = &declared.machine else {
         return Ok(None);
     };
-    match (&info.machine, machine) {
+    match (&file.machine, machine) {
         (None, None) => Ok(None),
         (Some(file), None) => Err(differs("machine", &file.name(), &"none")),
         (None, Some(program)) => Err(differs("machine", &"none", &program.name())),
@@ -347,94 +309,12 @@ fn compare(info: &TableInfo, declared: &Declared) -> Result<Option<Machine>> {
             Reconciled::Same | Reconciled::Subset => Ok(None),
             Reconciled::Grown(machine) => Ok(Some(machine)),
             Reconciled::Disagrees(text) => {
-                let (table, machine) = (&info.name, file.name());
+                let machine = file.name();
                 let message = format!("machine is declared otherwise, table={table}, machine={machine}: {text}");
                 Err(Error::new(ErrorKind::Schema, message))
             }
         },
     }
-}
-
-fn load(txn: &Txn, name: &str) -> Result<Option<(TableInfo, Bytes)>> {
-    let key = entry_key(name);
-    let Some(bytes) = txn.get(&key)? else { return Ok(None) };
-    Ok(Some((decode(&key, &bytes)?, bytes)))
-}
-
-fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
-    let TableInfo {
-        id,
-        name,
-        key,
-        codec,
-        schema,
-        machine,
-    } = info.clone();
-    let entry = Entry {
-        id,
-        key,
-        codec: codec.code(),
-        schema,
-        machine,
-    };
-    let stored_key = entry_key(&name);
-    let mut bytes = vec![0; 4];
-    Bincode::encode(&entry, &mut bytes)?;
-    let crc = checksum(&stored_key, &bytes).to_le_bytes();
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = crc;
-    }
-    txn.put(stored_key, bytes);
-    Ok(())
-}
-
-fn decode(stored_key: &[u8], bytes: &[u8]) -> Result<TableInfo> {
-    let (crc, body) = bytes
-        .split_first_chunk::<4>()
-        .ok_or_else(|| damaged("entry of a table"))?;
-    if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
-        return Err(damaged("entry of a table"));
-    }
-    let Entry {
-        id,
-        key,
-        codec,
-        schema,
-        machine,
-    } = Bincode::decode(body).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "entry of a table is damaged"))?;
-    if let Some(machine) = &machine {
-        machine
-            .validate()
-            .map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "machine of a table is damaged"))?;
-    }
-    let name = stored_key.get(2..).and_then(|name| std::str::from_utf8(name).ok());
-    let name = name.ok_or_else(|| damaged("name of a table"))?.to_owned();
-    Ok(TableInfo {
-        id,
-        name,
-        key,
-        codec: CodecId::from_code(codec)?,
-        schema,
-        machine,
-    })
-}
-
-fn checksum(stored_key: &[u8], bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(stored_key.get(1..).unwrap_or_default());
-    hasher.update(bytes.get(4..).unwrap_or_default());
-    hasher.finalize()
-}
-
-fn damaged(what: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("{what} is damaged"))
-}
-
-fn entry_key(name: &str) -> Vec<u8> {
-    let mut key = Space::Meta.key(1 + name.len());
-    key.push(TABLE);
-    key.extend_from_slice(name.as_bytes());
-    key
 }
 
 pub(crate) fn check_name(name: &str) -> Result<()> {

@@ -4,6 +4,8 @@
 //! what the file says.
 
 pub(crate) mod catalog;
+mod entry;
+pub(crate) mod migrate;
 pub(crate) mod transition;
 
 use std::any::TypeId;
@@ -18,7 +20,8 @@ use crate::limits::{KEY_BYTES_MAX, KEY_PAIR_DEPTH_MAX};
 use crate::machine::{Machine, StateOf, Stateless};
 use crate::record::{Found, Raw};
 
-pub use catalog::TableInfo;
+pub(crate) use entry::Shape;
+pub use entry::TableInfo;
 
 /// A named set of records, typed at the call site. Passed by value; usually a constant.
 ///
@@ -34,6 +37,7 @@ pub use catalog::TableInfo;
 /// ```
 ///
 /// The first write creates the table in the file; later uses must agree with what the file says, or answer `Schema`.
+/// [`Store::migrate`](crate::Store::migrate) changes what the file says.
 pub struct Table<K: ?Sized, V, S = Stateless, C = Bincode> {
     name: &'static str,
     schema: u32,
@@ -56,7 +60,8 @@ impl<K: ?Sized, V, S, C> Table<K, V, S, C> {
     }
 
     /// Says which shape of records this is; 0 if nothing is said. A file in which the table has another number answers
-    /// `Schema`, so raise it whenever values change in a way that their encoding does not bear.
+    /// `Schema`, so raise it whenever values change in a way that their encoding does not bear, and call
+    /// [`Store::migrate`](crate::Store::migrate).
     #[must_use]
     pub const fn schema(mut self, number: u32) -> Self {
         self.schema = number;
@@ -116,6 +121,16 @@ impl Declared {
             schema: None,
             machine: None,
         }
+    }
+
+    /// What a table of this declaration is made as; `None` if it goes by the file's.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        Some(Shape {
+            key: self.key.clone(),
+            codec: self.codec,
+            schema: self.schema?,
+            machine: self.machine.clone()?,
+        })
     }
 }
 
@@ -347,8 +362,16 @@ pub(crate) fn record_of<T: TableSpec>(
     raw: &Raw,
 ) -> Result<Record<T::Value, T::State>> {
     let named = |cause| in_record(info, encoded_key, cause);
+    let value = table.decode_value(&raw.value);
     Ok(Record {
-        value: table.decode_value(&raw.value).map_err(named)?,
+        value: value.map_err(|cause| {
+            let sides = sides_of(table, info.codec(), Some(info.schema()));
+            let kind = cause.kind();
+            cause.into_kind(
+                kind,
+                format!("cannot read a record, {}, {sides}", place_of(info, encoded_key)),
+            )
+        })?,
         version: raw.version,
         state: table.parse_state(raw.state.as_deref()).map_err(named)?,
     })
@@ -356,14 +379,30 @@ pub(crate) fn record_of<T: TableSpec>(
 
 /// An error about one record, with the record named: whoever scans must be able to find it.
 pub(crate) fn in_record(info: &TableInfo, encoded_key: &[u8], cause: Error) -> Error {
+    naming_record("cannot read a record", info, encoded_key, cause)
+}
+
+fn naming_record(what: &str, info: &TableInfo, encoded_key: &[u8], cause: Error) -> Error {
+    let kind = cause.kind();
+    cause.into_kind(kind, format!("{what}, {}", place_of(info, encoded_key)))
+}
+
+fn place_of(info: &TableInfo, encoded_key: &[u8]) -> String {
     let key = match DynKey::decode(info.key_kind(), encoded_key) {
         Ok(key) => format!("{:?}", key.to_string()),
         Err(_) => format!("bytes \"{}\"", encoded_key.escape_ascii()),
     };
-    let kind = cause.kind();
-    cause.into_kind(
-        kind,
-        format!("cannot read a record, table={:?}, key={key}", info.name()),
+    format!("table={:?}, key={key}", info.name())
+}
+
+/// What is known of both sides when bytes are no value of the program's type.
+fn sides_of<T: TableSpec>(table: &T, codec: CodecId, schema_in_file: Option<u32>) -> String {
+    let number = |schema: Option<u32>| schema.map_or_else(|| "unknown".to_owned(), |number| number.to_string());
+    format!(
+        "codec={codec}, schema_in_file={}, schema_in_program={}, type_in_program={}",
+        number(schema_in_file),
+        number(table.declared().ok().and_then(|declared| declared.schema)),
+        std::any::type_name::<T::Value>(),
     )
 }
 
@@ -386,8 +425,13 @@ impl Found {
             return Ok(None);
         };
         let state = table.parse_state(self.state.as_deref())?;
+        let value = table.decode_value(value);
         Ok(Some(Record {
-            value: table.decode_value(value)?,
+            value: value.map_err(|cause| {
+                let (kind, sides) = (cause.kind(), sides_of(&table, self.codec, None));
+                let message = format!("cannot read what was found, table={:?}, {sides}", table.table_name());
+                cause.into_kind(kind, message)
+            })?,
             version,
             state,
         }))

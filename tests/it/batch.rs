@@ -224,6 +224,28 @@ fn a_remembered_batch_is_bound_to_its_operations_and_nothing_else() {
     assert_eq!(kind_of(store.apply(&as_batch)), ErrorKind::Mismatch);
 }
 
+#[test]
+fn checks_ask_for_the_state_before_their_batch_wherever_they_stand() {
+    let store = small().in_memory().unwrap();
+    store.put(BALANCES, &51, &100).unwrap();
+    let batch = Batch::new()
+        .put(BALANCES, &51, &140)
+        .check(BALANCES, &51, Condition::Version(1))
+        .put(BALANCES, &52, &1)
+        .check(BALANCES, &52, Condition::Absent);
+    let Outcome::Applied { verdicts } = store.apply(&batch).unwrap() else {
+        panic!("not applied")
+    };
+    let seen: Vec<String> = verdicts.iter().map(words).collect();
+    assert_eq!(seen, ["unguarded 2", "holds", "unguarded 1", "holds"]);
+    assert_eq!(
+        (balance(&store, 51), balance(&store, 52)),
+        (Some((140, 2)), Some((1, 1)))
+    );
+    // Now they ask for what is no more.
+    assert!(matches!(store.apply(&batch).unwrap(), Outcome::Rejected(_)));
+}
+
 /// Else the next delivery, after somebody else's write, would hear Rejected.
 #[test]
 fn a_batch_that_is_already_so_stores_its_key_and_nothing_else() {

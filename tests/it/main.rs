@@ -22,6 +22,8 @@ mod hostile;
 mod isolation;
 mod keys_order;
 mod machine;
+mod migrate;
+mod migrate_kill;
 mod model;
 mod random;
 mod reports_cv;

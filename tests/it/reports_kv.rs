@@ -61,7 +61,7 @@ fn a_batch_takes_keys_and_values_up_to_their_limits_and_names_the_limit_above() 
         let long =
             DynKey::Bytes(random_bytes(&mut random, len.min(1 << 20)).repeat(len.div_ceil(1 << 20))[..len].to_vec());
         let batch = Batch::new()
-            .put(&raw(), &DynKey::Bytes(vec![7]), &vec![1])
+            .put(&raw(), &DynKey::Bytes(vec![7; 2]), &vec![1])
             .delete(&raw(), &long);
         let told = text_of(ErrorKind::TooLarge, store.apply(&batch));
         assert!(
@@ -73,14 +73,14 @@ fn a_batch_takes_keys_and_values_up_to_their_limits_and_names_the_limit_above() 
         (limits::VALUE_BYTES_MAX + 1, limits::VALUE_BYTES_MAX),
         (limits::VALUE_BYTES_MAX, 16 << 20),
     ] {
-        let batch = Batch::new().put(&raw(), &DynKey::Bytes(vec![7]), &vec![1; len]);
+        let batch = Batch::new().put(&raw(), &DynKey::Bytes(vec![7; 2]), &vec![1; len]);
         let told = text_of(ErrorKind::TooLarge, store.apply(&batch));
         assert!(told.contains(&format!("bytes_max={limit}")), "{told}");
     }
     assert_eq!(store.stats().expect("figures").commits, commits);
     store.close().expect("closed");
     let store = Store::open(&path).expect("opened again");
-    assert_eq!(stored(&store, &[7]), None);
+    assert_eq!(stored(&store, &[7; 2]), None);
     for (key, value) in &written {
         assert_eq!(stored(&store, key).as_ref(), Some(value));
     }

@@ -38,13 +38,15 @@ states!(Started: "orders", ["new", "packed", "shipped"], initial "packed", &[("n
 
 const ORDERS: Table<u64, u64, Orders> = Table::new("orders");
 const PLAIN: Table<u64, u64> = Table::new("plain");
+const NUMBERED: Table<u64, u64> = Table::new("numbered").schema(3);
 
-/// A file with both tables, closed.
+/// A file with the tables, closed.
 fn made(folder: &tempfile::TempDir) -> std::path::PathBuf {
     let path = folder.path().join("t.sprag");
     let store = Store::create_new(&path).expect("a new store");
     store.put(ORDERS, &1, &10).expect("written");
     store.put(PLAIN, &1, &10).expect("written");
+    store.put(NUMBERED, &1, &10).expect("written");
     store.close().expect("closed");
     path
 }
@@ -87,7 +89,7 @@ where
         ErrorKind::Schema,
         store.write(|tx| tx.retain(table, Keys::all(), |_, _| false).map(drop)),
     ));
-    assert_eq!(store.stats().expect("figures").sequence, 2);
+    assert_eq!(store.stats().expect("figures").sequence, 3);
     assert_eq!(store.get(ORDERS, &1).expect("readable").expect("there").value, 10);
     let before = tables(&store);
     store.close().expect("closed");
@@ -126,6 +128,82 @@ fn another_kind_of_key_is_refused() {
 fn another_encoding_of_values_is_refused() {
     let json = Table::<u64, u64, Stateless, Json>::new("plain");
     disagrees(json, &1, &1, ["codec_in_file=bincode", "codec_in_program=json"]);
+}
+
+#[test]
+fn a_program_of_another_schema_number_is_refused_the_older_as_well_as_the_newer() {
+    disagrees(
+        PLAIN.schema(1),
+        &1,
+        &1,
+        ["table=plain, schema_in_file=0", "schema_in_program=1"],
+    );
+    for (older, says) in [(0, "schema_in_program=0"), (2, "schema_in_program=2")] {
+        let both = ["table=numbered, schema_in_file=3", says];
+        disagrees(Table::<u64, u64>::new("numbered").schema(older), &1, &1, both);
+    }
+    disagrees(NUMBERED.schema(4), &1, &1, ["schema_in_file=3", "schema_in_program=4"]);
+}
+
+/// Guards against: one comparison for both numbers, since they are of one type.
+#[test]
+fn a_number_is_compared_also_after_another_one_of_the_same_type_agreed() {
+    let store = Store::in_memory().expect("a store");
+    store.put(NUMBERED, &1, &10).expect("written");
+    store.put(NUMBERED, &1, &11).expect("written, and compared from memory");
+    for number in [0, 2, 4] {
+        let other = NUMBERED.schema(number);
+        let says = format!("schema_in_file=3, schema_in_program={number}");
+        let text = text_of(ErrorKind::Schema, store.get(other, &1));
+        assert!(text.contains(&says), "{text}");
+        let text = text_of(ErrorKind::Schema, store.put(other, &1, &12));
+        assert!(text.contains(&says), "{text}");
+    }
+    let record = store.get(NUMBERED, &1).expect("readable").expect("there");
+    assert_eq!((record.value, record.version), (11, version(2)));
+}
+
+#[test]
+fn a_table_known_at_run_time_goes_by_the_number_of_the_file() {
+    let folder = folder();
+    let path = made(&folder);
+    let store = Store::open(&path).expect("opened");
+    let info = store.read(|tx| tx.table("numbered")).expect("readable").expect("there");
+    assert_eq!((info.schema(), info.migrating_to()), (3, None));
+    let open = info.open();
+    assert_eq!(
+        store
+            .put(&open, &DynKey::U64(1), &vec![11])
+            .expect("a number in bincode"),
+        version(2)
+    );
+    assert_eq!(store.get(NUMBERED, &1).expect("readable").expect("there").value, 11);
+    let fresh = DynTable::new("fresh", KeyKind::U64, CodecId::Bincode);
+    store.put(&fresh, &DynKey::U64(1), &vec![1]).expect("written");
+    let numbers: Vec<_> = tables(&store).iter().map(sprag::TableInfo::schema).collect();
+    assert_eq!(numbers, [0, 3, 0, 0], "fresh, numbered, orders, plain");
+}
+
+#[test]
+fn a_value_of_another_type_is_named_with_all_that_is_known_of_both_sides() {
+    let store = Store::in_memory().expect("a store");
+    store.put(NUMBERED, &7, &10).expect("written");
+    let texts = Table::<u64, String>::new("numbered").schema(3);
+    let names = "table=\"numbered\", key=\"7\", codec=bincode, schema_in_file=3, schema_in_program=3, \
+                 type_in_program=alloc::string::String";
+    let text = text_of(ErrorKind::Decode, store.get(texts, &7));
+    assert!(text.contains(names), "{text}");
+    let scanned = store.read(|tx| tx.scan(texts, Keys::all())?.collect::<sprag::Result<Vec<_>>>());
+    let text = text_of(ErrorKind::Decode, scanned);
+    assert!(text.contains(names), "{text}");
+
+    let conflict = store.put_if(NUMBERED, &7, Condition::Absent, &11).expect("an answer");
+    let error = conflict.or_abort().expect_err("there is one");
+    let found = error.found().expect("what was found");
+    let text = text_of(ErrorKind::Decode, found.decode(texts));
+    let names = "table=\"numbered\", codec=bincode, schema_in_file=unknown, schema_in_program=3, \
+                 type_in_program=alloc::string::String";
+    assert!(text.contains(names), "{text}");
 }
 
 #[test]

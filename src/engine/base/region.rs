@@ -142,10 +142,11 @@ impl Region {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.alive()?;
         if self.is_armed() {
-            self.unsynced_since
-                .lock()
-                .get_or_insert_with(|| self.disk.failed_syncs());
-            return self.disk.write(self.offset + offset, data);
+            let failed_syncs = self.disk.failed_syncs();
+            let written = self.disk.write(self.offset + offset, data);
+            // After the write: a sync that ran meanwhile need not have covered it.
+            self.unsynced_since.lock().get_or_insert(failed_syncs);
+            return written;
         }
         let mut overlay = self.overlay.lock();
         let end = offset + data.len() as u64;
@@ -207,8 +208,10 @@ impl Region {
     /// A sync that succeeds proves nothing if another one, of the log, failed since the first write that it is to
     /// cover: the page may be lost and clean.
     fn sync_disk(&self) -> io::Result<()> {
+        // Before the sync: what a reader pushes out of redb's cache meanwhile is for the next one.
+        let since = self.unsynced_since.lock().take();
         self.disk.sync()?;
-        match self.unsynced_since.lock().take() {
+        match since {
             Some(count) if count != self.disk.failed_syncs_settled() => Err(io::Error::other(
                 "another sync of the file failed since the pages were written",
             )),

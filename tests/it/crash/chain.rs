@@ -7,6 +7,7 @@ use sprag::testkit::{FaultKind, FaultMode, SimDisk};
 use sprag::{Error, Level, ManualClock, Options, Store};
 
 use super::dice::Dice;
+use super::evidence::{Call, keep};
 use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::tally::{Kind, Tally, digest};
@@ -44,6 +45,8 @@ pub struct Chain<'a> {
     sequence: u64,
     layout: Layout,
     disk: SimDisk,
+    /// The same when the life began.
+    began: SimDisk,
     past: Past,
     crashes: u64,
     /// Behind the end lie frames of the same lap, with which the next ones may line up.
@@ -82,6 +85,7 @@ impl<'a> Chain<'a> {
             sequence,
             layout,
             disk: disk.kill(),
+            began: disk,
             past,
             crashes: 0,
             dead_ahead: false,
@@ -100,6 +104,7 @@ impl<'a> Chain<'a> {
         let holds = (threads > 1, background);
         let trap = Trap::new(target, holds, self.dice.split(), Arc::clone(&ledger), self.layout);
         let trap = Arc::new(trap);
+        self.began = self.disk.kill();
         let watching = Arc::clone(&trap);
         self.disk.on_event(move |event, disk| watching.meet(event, disk));
         if self.mode.faults {
@@ -235,7 +240,7 @@ impl<'a> Chain<'a> {
         for (at, image) in capture.images.iter().enumerate() {
             let digest = digest(&image.disk, image.killed);
             let past = after(&capture.past, image.killed);
-            let number = self.judge_one(image, &past);
+            let number = self.judge_one(image, &past, &capture.calls);
             let kinds = self.kinds(&capture, image, number);
             if self.crashes >= CRASHES_MIN {
                 self.tally.add(digest, &kinds);
@@ -250,13 +255,19 @@ impl<'a> Chain<'a> {
     }
 
     /// Opens a copy of the image, compares, commits once more and sometimes closes and opens again.
-    fn judge_one(&mut self, image: &Image, past: &Past) -> u64 {
+    fn judge_one(&mut self, image: &Image, past: &Past, calls: &[Call]) -> u64 {
         let disk = image.disk.kill();
         let label = self.label();
         let background = self.dice.below(100) < self.mode.background_percent;
         let open = || match options(self.mode, background, &self.clock).open_on(Arc::new(disk.clone())) {
             Ok(store) => store,
-            Err(cause) => panic!("an image does not open: {cause:?}, past={past:?}, {label}"),
+            Err(cause) => {
+                let kept = keep(&label.replace(' ', "-"), &self.began, calls, &image.disk);
+                panic!(
+                    "an image does not open: {cause:?}, killed={}, {label}, kept={kept}, past={past:?}",
+                    image.killed
+                )
+            }
         };
         let verify = |store: &Store, history: &[u64]| match work::verify(store, history, self.pad) {
             Ok(number) => number,

@@ -8,6 +8,7 @@
 
 mod chain;
 mod dice;
+mod evidence;
 mod frames;
 mod ledger;
 mod scenes;

@@ -7,6 +7,7 @@ use sprag::Store;
 use sprag::testkit::{CrashPlan, Disk, Event, EventKind, FaultKind, FaultMode, SimDisk};
 
 use super::dice::Dice;
+use super::evidence::Call;
 use super::frames::Layout;
 use super::ledger::{Ledger, Past};
 use super::work;
@@ -54,6 +55,8 @@ pub struct Image {
 #[derive(Debug)]
 pub struct Capture {
     pub images: Vec<Image>,
+    /// Every call of the life before it.
+    pub calls: Vec<Call>,
     pub past: Past,
     pub phase: Phase,
     /// The highest sequence in the log write that was under way, if one was.
@@ -82,6 +85,7 @@ struct State {
     target: Target,
     passing: u64,
     dice: Dice,
+    calls: Vec<Call>,
     capture: Option<Capture>,
 }
 
@@ -93,6 +97,7 @@ impl Trap {
             target,
             passing,
             dice,
+            calls: Vec::new(),
             capture: None,
         };
         Trap {
@@ -146,6 +151,7 @@ impl Trap {
         if self.fired() {
             return;
         }
+        self.lock().calls.push(Call::of(event, disk));
         let to_log = self.is_log(event);
         if self.phase() == Phase::Run {
             self.hold_back(to_log);
@@ -260,6 +266,7 @@ impl Trap {
         };
         state.capture = Some(Capture {
             images,
+            calls: std::mem::take(&mut state.calls),
             past,
             phase,
             handed,

@@ -88,8 +88,10 @@ fn stamp(history: &[u64], number: u64) -> Stamp {
     Stamp { number, salt }
 }
 
+const LAP_ORDER: [Lap; 3] = [Lap::First, Lap::Second, Lap::Third];
+
 fn lap(number: u64) -> Lap {
-    [Lap::First, Lap::Second, Lap::Third][(number % 3) as usize]
+    LAP_ORDER[(number % 3) as usize]
 }
 
 /// The remembered key of a commit.
@@ -184,6 +186,8 @@ struct Shown {
     counter_version: u64,
     slots: Vec<(u64, [u8; 16])>,
     lap: Option<(&'static str, [u8; 16])>,
+    /// For each state its count and the records in it.
+    in_states: Vec<(u64, Vec<u64>)>,
     keys: Vec<Option<u64>>,
 }
 
@@ -200,10 +204,11 @@ impl Shown {
                 counter_version,
                 slots,
                 lap,
+                in_states,
                 keys,
                 ..
             } = shown;
-            format!("version {counter_version}, slots {slots:?}, lap {lap:?}, keys {keys:?}")
+            format!("version {counter_version}, slots {slots:?}, lap {lap:?} {in_states:?}, keys {keys:?}")
         };
         let (found, wanted) = (rest(self), rest(wanted));
         (found != wanted).then(|| format!("found {found}\nwanted {wanted}"))
@@ -220,6 +225,11 @@ fn shown(tx: &ReadTx<'_>) -> Result<Shown, Error> {
         slots.push((slot, record.value));
     }
     let lap = tx.get(LAPS, &0)?.map(|record| (record.state.name(), record.value));
+    let mut in_states = Vec::new();
+    for state in LAP_ORDER {
+        let found: Result<Vec<u64>, Error> = tx.in_state(LAPS, state)?.map(|item| Ok(item?.0)).collect();
+        in_states.push((tx.count_in_state(LAPS, state)?, found?));
+    }
     let mut keys = Vec::new();
     for number in key_numbers(number) {
         let remembered = tx.remembered(SCOPE, number.to_be_bytes())?;
@@ -237,6 +247,7 @@ fn shown(tx: &ReadTx<'_>) -> Result<Shown, Error> {
         counter_version,
         slots,
         lap,
+        in_states,
         keys,
     })
 }
@@ -276,6 +287,16 @@ fn expected(history: &[u64], number: u64, pad: usize) -> Shown {
         counter_version: number + 1,
         slots,
         lap: Some((lap(number).name(), last.bytes())),
+        in_states: LAP_ORDER
+            .iter()
+            .map(|state| {
+                if *state == lap(number) {
+                    (1, vec![0])
+                } else {
+                    (0, vec![])
+                }
+            })
+            .collect(),
         keys,
     }
 }

@@ -1,0 +1,209 @@
+//! An entry of the catalogue: what the file keeps of a table, and how that lies in the meta space.
+
+use serde::{Deserialize, Serialize};
+
+use super::DynTable;
+use crate::codec::{Bincode, Codec, CodecId, KeyKind};
+use crate::engine::{Bytes, Space};
+use crate::error::{Error, ErrorKind, Result};
+use crate::machine::Machine;
+use crate::record;
+use crate::txn::Txn;
+
+/// Prefix of the meta keys that hold a table's entry; the name follows.
+pub(super) const TABLE: u8 = b't';
+
+/// What the file says of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    pub(crate) id: u32,
+    pub(super) name: String,
+    pub(super) shape: Shape,
+    pub(super) migration: Option<Migration>,
+}
+
+/// What a program must agree with before it may use a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub(super) key: KeyKind,
+    pub(super) codec: CodecId,
+    pub(super) schema: u32,
+    pub(super) machine: Option<Machine>,
+}
+
+/// A migration that has begun and not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Migration {
+    /// The shape of the table once it ends.
+    pub(super) target: Shape,
+    /// The mark: records up to this encoded key are of the target's shape, all others of the table's.
+    pub(super) behind: Vec<u8>,
+}
+
+impl TableInfo {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Kind of its keys.
+    pub fn key_kind(&self) -> &KeyKind {
+        &self.shape.key
+    }
+
+    /// Encoding of its values.
+    pub fn codec(&self) -> CodecId {
+        self.shape.codec
+    }
+
+    /// Number of the shape of its records; see [`Table::schema`](super::Table::schema).
+    pub fn schema(&self) -> u32 {
+        self.shape.schema
+    }
+
+    /// The schema number that a migration leads to, if one has begun and not ended. Until it has, the table answers
+    /// `Schema` to every use; see [`Store::migrate`](crate::Store::migrate).
+    pub fn migrating_to(&self) -> Option<u32> {
+        self.migration.as_ref().map(|migration| migration.target.schema)
+    }
+
+    /// The states of its records and the moves between them, if it has any.
+    pub fn machine(&self) -> Option<&Machine> {
+        self.shape.machine.as_ref()
+    }
+
+    /// The whole key of a record.
+    pub(crate) fn record_key(&self, encoded: &[u8]) -> Vec<u8> {
+        let mut key = record::key_prefix(self.id, encoded.len());
+        key.extend_from_slice(encoded);
+        key
+    }
+
+    /// The state to use, checked against the machine.
+    pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
+        let known = state.filter(|state| self.machine().is_some_and(|machine| machine.has_state(state)));
+        known.ok_or_else(|| {
+            let shown: String = state.unwrap_or("none").chars().take(64).collect();
+            let message = format!("table has no such state, table={}, state={shown}", self.name);
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+
+    /// A description with which its records can be read and written by bytes.
+    pub fn open(&self) -> DynTable {
+        DynTable::new(self.name.clone(), self.shape.key.clone(), self.shape.codec)
+    }
+}
+
+/// An entry as it is stored behind its checksum.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    id: u32,
+    key: KeyKind,
+    codec: u8,
+    schema: u32,
+    machine: Option<Machine>,
+    migration: Option<EntryMigration>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EntryMigration {
+    codec: u8,
+    schema: u32,
+    machine: Option<Machine>,
+    behind: Vec<u8>,
+}
+
+/// A table's entry, decoded and as it is stored.
+pub(super) fn load(txn: &Txn, name: &str) -> Result<Option<(TableInfo, Bytes)>> {
+    let key = entry_key(name);
+    let Some(bytes) = txn.get(&key)? else { return Ok(None) };
+    Ok(Some((decode(&key, &bytes)?, bytes)))
+}
+
+pub(super) fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
+    let TableInfo {
+        id,
+        name,
+        shape,
+        migration,
+    } = info.clone();
+    let entry = Entry {
+        id,
+        key: shape.key,
+        codec: shape.codec.code(),
+        schema: shape.schema,
+        machine: shape.machine,
+        migration: migration.map(|Migration { target, behind }| EntryMigration {
+            codec: target.codec.code(),
+            schema: target.schema,
+            machine: target.machine,
+            behind,
+        }),
+    };
+    let stored_key = entry_key(&name);
+    let mut bytes = vec![0; 4];
+    Bincode::encode(&entry, &mut bytes)?;
+    let crc = checksum(&stored_key, &bytes).to_le_bytes();
+    if let Some(place) = bytes.first_chunk_mut() {
+        *place = crc;
+    }
+    txn.put(stored_key, bytes);
+    Ok(())
+}
+
+pub(super) fn decode(stored_key: &[u8], bytes: &[u8]) -> Result<TableInfo> {
+    let (crc, body) = bytes
+        .split_first_chunk::<4>()
+        .ok_or_else(|| damaged("entry of a table"))?;
+    if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
+        return Err(damaged("entry of a table"));
+    }
+    let entry: Entry =
+        Bincode::decode(body).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "entry of a table is damaged"))?;
+    let name = stored_key.get(2..).and_then(|name| std::str::from_utf8(name).ok());
+    let name = name.ok_or_else(|| damaged("name of a table"))?.to_owned();
+    let shape = |codec, schema, machine: Option<Machine>| {
+        if let Some(machine) = &machine {
+            machine
+                .validate()
+                .map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "machine of a table is damaged"))?;
+        }
+        Ok(Shape {
+            key: entry.key.clone(),
+            codec: CodecId::from_code(codec)?,
+            schema,
+            machine,
+        })
+    };
+    let migration = entry.migration.map(|stored| {
+        Ok(Migration {
+            target: shape(stored.codec, stored.schema, stored.machine)?,
+            behind: stored.behind,
+        })
+    });
+    Ok(TableInfo {
+        id: entry.id,
+        name,
+        shape: shape(entry.codec, entry.schema, entry.machine)?,
+        migration: migration.transpose()?,
+    })
+}
+
+fn checksum(stored_key: &[u8], bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(stored_key.get(1..).unwrap_or_default());
+    hasher.update(bytes.get(4..).unwrap_or_default());
+    hasher.finalize()
+}
+
+pub(super) fn damaged(what: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{what} is damaged"))
+}
+
+pub(super) fn entry_key(name: &str) -> Vec<u8> {
+    let mut key = Space::Meta.key(1 + name.len());
+    key.push(TABLE);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
