@@ -48,7 +48,7 @@ pub use clock::{Clock, Sample, SystemClock};
 #[cfg(feature = "json")]
 pub use codec::Json;
 pub use codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, KeyPart, Keys, Version};
-pub use dedupe::{Keep, Once, OnceKey, Remembered};
+pub use dedupe::{Keep, Once, OnceKey, Remembered, RememberedKey, Swept};
 pub use engine::Level;
 pub use error::{Error, ErrorKind, Result};
 pub use machine::decide::Why;

@@ -8,7 +8,8 @@
 //! - pair: `(first,second)`; inside, a comma, a closing parenthesis and a backslash have a backslash before them.
 
 use super::key::{KeyKind, put_escaped, refused, take_escaped, text_of};
-use super::{Key, KeyPart};
+use super::keys::Bounding;
+use super::{Key, KeyPart, Keys};
 use crate::error::{Error, ErrorKind, Result};
 use std::fmt::{self, Write as _};
 
@@ -225,6 +226,38 @@ fn show_part(key: &DynKey, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_char(character)?;
     }
     Ok(())
+}
+
+impl Bounding for DynKey {
+    fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+impl Keys<DynKey> {
+    /// Every key of this kind that begins with what the text says: texts and bytes by their first characters or bytes,
+    /// written as in the text form of a key; pairs by the whole of their first part, written as a key of its kind.
+    ///
+    /// # Errors
+    /// `Invalid` for numbers, which begin with nothing, and for a text that is no beginning of a key of this kind.
+    pub fn prefix(kind: &KeyKind, text: &str) -> Result<Keys<DynKey>> {
+        let prefix = match kind {
+            KeyKind::Str => Some(text.as_bytes().to_vec()),
+            KeyKind::Bytes | KeyKind::Array(_) => parse_bytes(text),
+            KeyKind::Pair(first, _) => {
+                let mut prefix = Vec::new();
+                DynKey::parse(first, text)?.encode_part(&mut prefix);
+                Some(prefix)
+            }
+            KeyKind::U64 | KeyKind::I64 => {
+                let message = format!("keys of this kind have no prefix, kind={kind}");
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+        };
+        prefix.map(Keys::from_prefix).ok_or_else(|| unreadable(kind, text))
+    }
 }
 
 impl fmt::Display for DynKey {

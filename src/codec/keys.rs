@@ -89,36 +89,52 @@ impl<K: ?Sized> Keys<K> {
     }
 }
 
-impl<K: Key + ?Sized> Keys<K> {
+/// What can bound a range: a typed key, and a [`DynKey`](super::DynKey).
+pub trait Bounding {
+    #[doc(hidden)]
+    fn encoded(&self) -> Vec<u8>;
+}
+
+impl<K: Key + ?Sized> Bounding for K {
+    fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+/// Bounds are compared by their encodings. A [`DynKey`](super::DynKey) must be of the table's kind: with one of another kind
+/// a range covers whatever happens to lie there.
+impl<K: Bounding + ?Sized> Keys<K> {
     /// `key` and every key behind it.
     pub fn from(key: &K) -> Keys<K> {
-        Keys::from_bounds(Bound::Included(encoded(key)), Bound::Unbounded)
+        Keys::from_bounds(Bound::Included(key.encoded()), Bound::Unbounded)
     }
 
     /// Every key behind `key`, without it.
     pub fn after(key: &K) -> Keys<K> {
-        Keys::from_bounds(Bound::Excluded(encoded(key)), Bound::Unbounded)
+        Keys::from_bounds(Bound::Excluded(key.encoded()), Bound::Unbounded)
     }
 
     /// Every key before `key`, without it.
     pub fn to(key: &K) -> Keys<K> {
-        Keys::from_bounds(Bound::Unbounded, Bound::Excluded(encoded(key)))
+        Keys::from_bounds(Bound::Unbounded, Bound::Excluded(key.encoded()))
     }
 
     /// Every key up to `key`, with it.
     pub fn through(key: &K) -> Keys<K> {
-        Keys::from_bounds(Bound::Unbounded, Bound::Included(encoded(key)))
+        Keys::from_bounds(Bound::Unbounded, Bound::Included(key.encoded()))
     }
 
     /// From `from` up to `to`, without `to`. No key at all if `to` is not behind `from`.
     pub fn between(from: &K, to: &K) -> Keys<K> {
-        Keys::from_bounds(Bound::Included(encoded(from)), Bound::Excluded(encoded(to)))
+        Keys::from_bounds(Bound::Included(from.encoded()), Bound::Excluded(to.encoded()))
     }
 
     /// What of this range lies behind `key`, in the direction of the range: the next page after one that ended there.
     #[must_use]
     pub fn resume_after(self, key: &K) -> Keys<K> {
-        self.resume_after_encoded(&encoded(key))
+        self.resume_after_encoded(&key.encoded())
     }
 }
 
@@ -164,12 +180,6 @@ impl<A: KeyPart, B: KeyPart> Keys<(A, B)> {
         first.encode_part(&mut prefix);
         Keys::from_prefix(prefix)
     }
-}
-
-fn encoded<K: Key + ?Sized>(key: &K) -> Vec<u8> {
-    let mut out = Vec::new();
-    key.encode(&mut out);
-    out
 }
 
 /// The end of the range of all bytes that begin with `prefix`: the prefix with its last byte that can grow grown by one.

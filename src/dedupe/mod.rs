@@ -6,6 +6,7 @@
 
 pub mod decide;
 mod keep;
+mod listing;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,8 @@ use crate::limits::{ONCE_KEY_BYTES_MAX, SCOPE_BYTES_MAX};
 use crate::txn::Txn;
 
 pub use keep::Keep;
+pub use listing::RememberedKey;
+pub(crate) use listing::list;
 
 use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
 
@@ -146,9 +149,11 @@ impl<R> Once<R> {
     }
 }
 
-/// What is remembered under a key.
-#[derive(Clone, PartialEq, Eq)]
+/// What is remembered under a key. Two are equal if the same is remembered, whenever each was read.
+#[derive(Clone)]
 pub struct Remembered {
+    /// Retention time of the read that gave it.
+    now_ns: u64,
     end_ns: u64,
     first_ns: i64,
     fingerprint: Option<[u8; 16]>,
@@ -175,7 +180,32 @@ impl Remembered {
     pub fn is_forever(&self) -> bool {
         self.end_ns == decide::NEVER
     }
+
+    /// How long it is still kept at least, from the read that gave it; `None` for as long as the store exists.
+    pub fn left(&self) -> Option<Duration> {
+        (!self.is_forever()).then(|| Duration::from_nanos(self.end_ns.saturating_sub(self.now_ns)))
+    }
+
+    fn is_alive(&self) -> bool {
+        is_alive(self.end_ns, self.now_ns)
+    }
 }
+
+impl PartialEq for Remembered {
+    fn eq(&self, other: &Remembered) -> bool {
+        let Remembered {
+            now_ns: _,
+            end_ns,
+            first_ns,
+            fingerprint,
+            result,
+        } = self;
+        (*end_ns, *first_ns, *fingerprint) == (other.end_ns, other.first_ns, other.fingerprint)
+            && *result == other.result
+    }
+}
+
+impl Eq for Remembered {}
 
 impl fmt::Debug for Remembered {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,6 +215,15 @@ impl fmt::Debug for Remembered {
             .field("result_bytes", &self.result.len())
             .finish_non_exhaustive()
     }
+}
+
+/// What a sweep freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// Remembered keys whose time was over, and whose space is free now; also those that checkpoints freed meanwhile. Off by
+    /// some if the disk failed for a moment, and a transaction was made twice.
+    pub keys: u64,
 }
 
 impl Error {
@@ -234,8 +273,12 @@ pub(crate) fn meet(txn: &Txn, key: &OnceKey) -> Result<Met> {
 
 /// Stores a key with its result.
 pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8>) {
-    let Now { schedule_ns, .. } = txn.now();
+    let Now {
+        retention_ns,
+        schedule_ns,
+    } = txn.now();
     let entry = Remembered {
+        now_ns: retention_ns,
         end_ns,
         first_ns: schedule_ns,
         fingerprint: key.delivery.fingerprint,
@@ -250,7 +293,7 @@ pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8
 pub(crate) fn look_up(txn: &Txn, scope: &str, key: &[u8]) -> Result<Option<Remembered>> {
     check_scope(scope)?;
     let remembered = read(txn, &stored_key(scope, key))?;
-    Ok(remembered.filter(|entry| is_alive(entry.end_ns, txn.now().retention_ns)))
+    Ok(remembered.filter(Remembered::is_alive))
 }
 
 /// Forgets a name. Says whether something was remembered.
@@ -264,7 +307,7 @@ pub(crate) fn forget(txn: &mut Txn, scope: &str, key: &[u8]) -> Result<bool> {
 
 fn read(txn: &Txn, stored_key: &[u8]) -> Result<Option<Remembered>> {
     txn.get(stored_key)?
-        .map(|bytes| decode(stored_key, &bytes).ok_or_else(damaged))
+        .map(|bytes| decode(stored_key, &bytes, txn.now()).ok_or_else(damaged))
         .transpose()
 }
 
@@ -318,7 +361,7 @@ fn encode(stored_key: &[u8], entry: &Remembered) -> Vec<u8> {
     out
 }
 
-fn decode(stored_key: &[u8], bytes: &[u8]) -> Option<Remembered> {
+fn decode(stored_key: &[u8], bytes: &[u8], now: Now) -> Option<Remembered> {
     let (end, rest) = bytes.split_first_chunk::<8>()?;
     let (crc, rest) = rest.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
@@ -334,6 +377,7 @@ fn decode(stored_key: &[u8], bytes: &[u8]) -> Option<Remembered> {
         _ => return None,
     };
     Some(Remembered {
+        now_ns: now.retention_ns,
         end_ns: u64::from_be_bytes(*end),
         first_ns: i64::from_le_bytes(*first),
         fingerprint,

@@ -8,7 +8,7 @@
 //! - A view from [`Engine::read`] holds only what is durable at the store's level.
 //! - Every answer decided under a `Writer` is true once [`Engine::wait`] of its ticket returned `Ok`.
 //!
-//! Lock order: writer lock, then group, then handed bytes, then shared state.
+//! Lock order: sweep, then writer lock, then group, then handed bytes, then shared state.
 
 mod base;
 mod checkpoint;
@@ -18,6 +18,7 @@ mod open;
 mod recovery;
 mod shared;
 mod space;
+mod sweep;
 mod view;
 mod watched;
 
@@ -59,6 +60,8 @@ struct Core {
     shared: Arc<Shared>,
     base: Base,
     stage: Mutex<Stage>,
+    /// Held by a sweep, which takes every other lock inside of it.
+    sweeping: Mutex<()>,
     clock: Arc<dyn Clock>,
     retention: Mutex<Retention>,
     schedule: Schedule,
@@ -142,16 +145,7 @@ impl Engine {
 
     /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
     pub(crate) fn begin(&self) -> Result<Writer<'_>> {
-        let mut stage = self.core.stage.lock();
-        self.core.alive()?;
-        if self.core.shared.base().is_spent() {
-            self.core.renew_base()?;
-        }
-        let begun = self.core.group.begin(&stage.ticket)?;
-        if begun.rolled_back {
-            stage.roll_back(&self.core);
-        }
-        stage.ticket = begun.ticket;
+        let stage = self.core.healed_stage()?;
         let (now, time) = self.core.now();
         Ok(Writer {
             core: &self.core,
@@ -351,6 +345,21 @@ impl Core {
         } else {
             Ok(())
         }
+    }
+
+    /// Takes the writer lock. Heals first if an earlier sync failed.
+    fn healed_stage(&self) -> Result<MutexGuard<'_, Stage>> {
+        let mut stage = self.stage.lock();
+        self.alive()?;
+        if self.shared.base().is_spent() {
+            self.renew_base()?;
+        }
+        let begun = self.group.begin(&stage.ticket)?;
+        if begun.rolled_back {
+            stage.roll_back(self);
+        }
+        stage.ticket = begun.ticket;
+        Ok(stage)
     }
 
     /// Opens redb anew after a failed checkpoint, and shows the result to readers at once.

@@ -203,6 +203,7 @@ fn build(
         shared,
         base,
         stage: Mutex::new(stage),
+        sweeping: Mutex::new(()),
         clock: settings.clock.clone(),
         retention: Mutex::new(retention),
         schedule: Schedule::open(sample),

@@ -189,6 +189,15 @@ impl Shared {
         }
     }
 
+    /// Shows a newer state of the base that differs only by entries that are over. Not if a checkpoint is faster or about to
+    /// show its own.
+    pub(crate) fn refresh(&self, base: Arc<BaseSnapshot>) {
+        let mut state = self.state.lock();
+        if !base.is_spent() && state.base.applied == base.applied {
+            state.show_over(base);
+        }
+    }
+
     /// A checkpoint failed; `base` is the base opened anew, if that went well.
     pub(crate) fn checkpoint_failed(&self, cause: Error, base: Option<Arc<BaseSnapshot>>) {
         let mut state = self.state.lock();

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::codec::Version;
-use crate::dedupe::{Once, OnceKey, Remembered};
+use crate::dedupe::{Once, OnceKey, Remembered, Swept};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::record::decide::Condition;
@@ -264,6 +264,22 @@ impl Store {
     /// As [`WriteTx::forget`] and [`Store::write`].
     pub fn forget(&self, scope: &str, key: impl AsRef<[u8]>) -> Result<bool> {
         self.write(|tx| tx.forget(scope, key))
+    }
+
+    /// Frees the space of remembered keys that are over now, instead of with later checkpoints.
+    ///
+    /// Nobody need call this: a key that is over answers nobody, and each checkpoint frees the space of many. After it the
+    /// space is used again inside of the file, which need not become shorter; what a long reader sees is free only when it
+    /// ends. Writers wait for one checkpoint, and not for the rest.
+    ///
+    /// # After a crash
+    /// What was freed stays so, what was not is left to checkpoints and sweeps to come. A key that is not over is not touched.
+    ///
+    /// # Errors
+    /// As [`Store::write`]. What was freed before the error is free.
+    pub fn sweep(&self) -> Result<Swept> {
+        inside::refuse_in_write(self.inner.id, "sweep")?;
+        self.with_engine(|engine| engine.sweep().map(|keys| Swept { keys }))
     }
 
     /// Figures of this store.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use crate::codec::Keys;
-use crate::dedupe::{self, Remembered};
+use crate::dedupe::{self, Remembered, RememberedKey};
 use crate::engine::{Bytes, Engine, Merge, Span};
 use crate::error::Result;
 use crate::record::{self, Raw};
@@ -97,6 +97,19 @@ impl<'s> ReadTx<'s> {
     /// `Invalid` for a scope outside its alphabet; `Corrupt`, `Io`.
     pub fn remembered(&self, scope: &str, key: impl AsRef<[u8]>) -> Result<Option<Remembered>> {
         dedupe::look_up(&self.txn, scope, key.as_ref())
+    }
+
+    /// All that is remembered, in one scope or in all of them, by scope and key and without what is over. Sees this
+    /// transaction's own keys.
+    ///
+    /// # Errors
+    /// `Invalid` for a scope outside its alphabet; `Corrupt`, `Io`. An item can fail as well: `Corrupt` for a damaged entry
+    /// names the key, and the listing goes on behind it; an error of the file ends the listing.
+    pub fn remembered_keys(
+        &self,
+        scope: Option<&str>,
+    ) -> Result<impl Iterator<Item = Result<RememberedKey>> + use<'_>> {
+        dedupe::list(&self.txn, scope)
     }
 
     /// The tables of the file, by name.

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
 use crate::record::{Raw, states};
 use crate::table::catalog::TableInfo;
-use crate::table::{TableSpec, in_record, record_of};
+use crate::table::{TableSpec, in_record, no_such_state, record_of};
 use crate::txn::Txn;
 
 impl ReadTx<'_> {
@@ -284,12 +284,4 @@ fn asked_state<'a, T: TableSpec>(table: &T, info: Option<&TableInfo>, state: Opt
         Some(Some(machine)) if has(machine) => Ok(name),
         _ => Err(unknown()),
     }
-}
-
-fn no_such_state(table: &str, state: Option<&str>) -> Error {
-    let state = state.unwrap_or("none");
-    Error::new(
-        ErrorKind::Invalid,
-        format!("table has no such state, table={table}, state={state}"),
-    )
 }

@@ -82,17 +82,20 @@ impl TableInfo {
     /// The state to use, checked against the machine.
     pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
         let known = state.filter(|state| self.machine().is_some_and(|machine| machine.has_state(state)));
-        known.ok_or_else(|| {
-            let shown: String = state.unwrap_or("none").chars().take(64).collect();
-            let message = format!("table has no such state, table={}, state={shown}", self.name);
-            Error::new(ErrorKind::Invalid, message)
-        })
+        known.ok_or_else(|| no_such_state(&self.name, state))
     }
 
     /// A description with which its records can be read and written by bytes.
     pub fn open(&self) -> DynTable {
         DynTable::new(self.name.clone(), self.shape.key.clone(), self.shape.codec)
     }
+}
+
+/// A call names a state that its table does not have.
+pub(crate) fn no_such_state(table: &str, state: Option<&str>) -> Error {
+    let shown: String = state.unwrap_or("none").chars().take(64).collect();
+    let message = format!("table has no such state, table={table}, state={shown}");
+    Error::new(ErrorKind::Invalid, message)
 }
 
 /// An entry as it is stored behind its checksum.

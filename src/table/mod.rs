@@ -22,6 +22,7 @@ use crate::record::{Found, Raw};
 
 pub(crate) use entry::Shape;
 pub use entry::TableInfo;
+pub(crate) use entry::no_such_state;
 
 /// A named set of records, typed at the call site. Passed by value; usually a constant.
 ///

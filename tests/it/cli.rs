@@ -2,6 +2,11 @@
 
 mod apply;
 mod faults;
+mod listings;
+mod machines;
+mod manual;
+#[cfg(target_os = "linux")]
+mod terminal;
 mod values;
 mod words;
 mod writes;

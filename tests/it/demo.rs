@@ -162,3 +162,52 @@ fn the_demo_without_a_file_names_the_one_it_made() {
     assert!(text.contains(&stays), "{text}");
     assert_eq!(sprag(&["get", text_of(&file), "set", "3"]).stdout, b"140\n");
 }
+
+/// Exit code 1: something stands between the demo and its processes, and does in one of them what no delivery does.
+///
+/// The demo starts itself again by its own path. Here it was started by a descriptor of a file that is gone, so that its
+/// path is one at which something else lies.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_row_that_is_not_as_expected_is_told_and_exits_1() {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::PermissionsExt;
+
+    // Beside the command, since a file can be linked inside of one file system only.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let real = env!("CARGO_BIN_EXE_sprag");
+    let linked = dir.path().join("sprag");
+    std::fs::hard_link(real, &linked).expect("a link to the command");
+    let program = std::fs::File::open(&linked).expect("the command");
+    std::fs::remove_file(&linked).expect("unlinked");
+    let between = dir.path().join("sprag (deleted)");
+    let script = format!(
+        "#!/bin/sh\nreal='{real}'\nif [ \"$4\" = set ] && [ \"$5\" = 'kill 1' ]; then\n  \
+         \"$real\" put \"$3\" \"$4\" \"$5\" 999 >/dev/null\n  echo ready\n  exec sleep 1000\nfi\nexec \"$real\" \"$@\"\n"
+    );
+    std::fs::write(&between, script).expect("a script");
+    std::fs::set_permissions(&between, PermissionsExt::from_mode(0o700)).expect("made a program");
+
+    let started = format!("/proc/{}/fd/{}", std::process::id(), program.as_raw_fd());
+    let file = dir.path().join("demo.sprag");
+    let output = Command::new(started)
+        .args(["demo", text_of(&file), "--json"])
+        .output()
+        .expect("the command starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*err), (Some(1), ""));
+    let report: Report = serde_json::from_slice(&output.stdout).expect("a report");
+    let wrong: Vec<_> = report.rows.into_iter().filter(|row| !row.as_expected).collect();
+    let row = Row {
+        technique: "set".to_owned(),
+        deliveries: "kill".to_owned(),
+        before: 100,
+        after: 140,
+        version: 9,
+        expected: 140,
+        as_expected: false,
+        absent: 0,
+        present: 1,
+    };
+    assert_eq!(wrong, [row]);
+}

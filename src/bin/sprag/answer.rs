@@ -91,6 +91,48 @@ impl Answer {
     }
 }
 
+/// An answer too long to be held: lines that are written as they come, and whole ones only.
+#[derive(Debug)]
+pub struct Lines {
+    out: Vec<u8>,
+    json: bool,
+}
+
+/// Bytes of lines that are written at once.
+const LINES_BYTES: usize = 64 << 10;
+
+impl Lines {
+    pub fn new(json: bool) -> Lines {
+        Lines { out: Vec::new(), json }
+    }
+
+    /// One more line, as JSON if asked for, else as text, which has no newline.
+    pub fn push(&mut self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        let line = Answer::new(self.json, Work::Read, value, text)?;
+        self.out.extend_from_slice(&line.out);
+        if self.out.len() < LINES_BYTES {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// The end of the answer, or of what there is of it if something failed.
+    pub fn finish(mut self, outcome: Result<(), Failure>) -> Result<Answer, Failure> {
+        let flushed = self.flush();
+        outcome.and(flushed)?;
+        Ok(Answer {
+            out: Vec::new(),
+            work: Work::Read,
+            code: 0,
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let lines = std::mem::take(&mut self.out);
+        write_out(&lines).map_err(|cause| Failure::io("write the answer to stdout", None, &cause))
+    }
+}
+
 /// Shows a failure and gives its exit code.
 pub fn fail(failure: &Failure, json: bool) -> ExitCode {
     tell(&failure.shown(json));

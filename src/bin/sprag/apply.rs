@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, IsTerminal as _, Read};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::answer::{Answer, Work, plain, time_text};
 use crate::args::ApplyArgs;
 use crate::failure::{Failure, FoundRecord};
 use crate::file;
+use crate::progress::Progress;
 use crate::value::INPUT_BYTES_MAX;
 
 #[derive(Serialize)]
@@ -136,6 +137,7 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
         left: left.clone(),
     };
     let texts = serde_json::Deserializer::from_reader(BufReader::new(source)).into_iter::<Box<RawValue>>();
+    let progress = Progress::counting("batches", io::stdout().is_terminal());
     let mut store = None;
     let mut last: Option<Answer> = None;
     let mut any_rejected = false;
@@ -155,6 +157,7 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
             None => store.insert(file::open(&args.file, wait)?),
         };
         let outcome = carry_out(store, text.get(), args.dry_run).map_err(in_batch)?;
+        progress.count();
         any_rejected |= matches!(outcome, Outcome::Rejected(_));
         let shown = Shown::new(&outcome, args.dry_run);
         let work = if args.dry_run { Work::Read } else { Work::Write };

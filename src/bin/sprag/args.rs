@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use sprag::{Condition, Keep, KeyKind, OnceKey};
+use sprag::{Condition, DynKey, Keep, KeyKind, OnceKey};
 
 use crate::help;
 
 /// A store in one file, in which a step is safe to run again.
 ///
 /// The answer is one word and its facts on stdout, or one JSON object with --json. An error is text on stderr with its
-/// causes, or with --json one JSON object on stderr; stdout is empty then. What stands in both is listed below.
+/// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables and keys print a line for each thing
+/// they find, with --json an object, as they find it; an error then comes behind them. What stands in all is listed below.
 #[derive(Debug, Parser)]
 #[command(name = "sprag", version, after_help = help::EXITS, after_long_help = help::top())]
 pub struct Cli {
@@ -48,6 +49,9 @@ pub enum Command {
     /// Write a record, if a condition holds, or once under a remembered key. A new table is made with JSON values.
     #[command(after_help = help::PUT, after_long_help = help::PUT)]
     Put(PutArgs),
+    /// Print the records of a table, or of a range of its keys, a line each.
+    #[command(after_help = help::SCAN, after_long_help = help::SCAN)]
+    Scan(ScanArgs),
     /// Remove a record, if a condition holds.
     #[command(after_help = help::DELETE, after_long_help = help::DELETE)]
     Delete(DeleteArgs),
@@ -57,6 +61,41 @@ pub enum Command {
     /// Apply batches of conditions and writes from JSON: all of a batch in one commit, or nothing of it.
     #[command(after_help = help::APPLY, after_long_help = help::APPLY)]
     Apply(ApplyArgs),
+    /// Print the tables of a store, a line each.
+    #[command(after_help = help::TABLES, after_long_help = help::TABLES)]
+    Tables {
+        /// The store.
+        file: PathBuf,
+    },
+    /// Print the states of a machine and the moves between them, as text or as a diagram.
+    #[command(after_help = help::MACHINE, after_long_help = help::MACHINE)]
+    Machine(MachineArgs),
+    /// Print the remembered keys that are not over, a line each.
+    #[command(after_help = help::KEYS, after_long_help = help::KEYS)]
+    Keys {
+        /// The store.
+        file: PathBuf,
+
+        /// Only those of this scope.
+        #[arg(long)]
+        scope: Option<String>,
+    },
+    /// Forget a remembered key, so that its operation can be done again.
+    #[command(after_help = help::FORGET, after_long_help = help::FORGET)]
+    Forget {
+        /// The store.
+        file: PathBuf,
+
+        /// The remembered key, as keys prints it: behind the first slash, text, or hex: and two digits a byte.
+        #[arg(value_name = "SCOPE/KEY", value_parser = once_name)]
+        name: OnceName,
+    },
+    /// Free the space of remembered keys that are over now, instead of bit by bit with later writes.
+    #[command(after_help = help::SWEEP, after_long_help = help::SWEEP)]
+    Sweep {
+        /// The store.
+        file: PathBuf,
+    },
     /// Print the figures of a store, its clocks and its tables.
     #[command(after_help = help::STATS, after_long_help = help::STATS)]
     Stats {
@@ -66,6 +105,18 @@ pub enum Command {
     /// The clock that remembered keys end by.
     #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
+    /// Print what makes a shell complete this command.
+    #[command(after_help = help::COMPLETIONS, after_long_help = help::COMPLETIONS)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print a page of the manual, in the form that man reads.
+    #[command(after_help = help::MAN, after_long_help = help::MAN)]
+    Man {
+        /// The command it is about: get, or clock reset [default: sprag itself].
+        command: Vec<String>,
+    },
     /// One delivery of the demo, in a process of its own that can be killed.
     #[command(hide = true)]
     DemoDelivery {
@@ -122,6 +173,57 @@ pub struct GetArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct ScanArgs {
+    /// The store.
+    pub file: PathBuf,
+
+    /// Name of the table.
+    pub table: String,
+
+    /// Only keys that begin with this: texts and bytes by their first characters or bytes, pairs by the whole of their first
+    /// part. Numbers have no prefix.
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
+    pub prefix: Option<String>,
+
+    /// Only this key and those behind it. A key that begins with a hyphen: --from=-KEY.
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub from: Option<String>,
+
+    /// Only keys before this one.
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub to: Option<String>,
+
+    /// Only records in this state.
+    #[arg(long)]
+    pub state: Option<String>,
+
+    /// From the last key to the first.
+    #[arg(long)]
+    pub reverse: bool,
+
+    /// Stop after this many records.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub limit: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// The store.
+    pub file: PathBuf,
+
+    /// Name of a table whose records have states, or else of a machine.
+    pub name: String,
+
+    /// As a state diagram for Mermaid.
+    #[arg(long, conflicts_with = "dot")]
+    pub mermaid: bool,
+
+    /// As a graph for Graphviz.
+    #[arg(long)]
+    pub dot: bool,
+}
+
+#[derive(Debug, Args)]
 #[command(group = ArgGroup::new("condition").multiple(false))]
 pub struct PutArgs {
     #[command(flatten)]
@@ -169,7 +271,8 @@ pub struct PutArgs {
 #[derive(Debug, Args)]
 pub struct OnceArgs {
     /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing; see
-    /// "Once" below. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes.
+    /// "Once" below. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes, as text, or hex: and
+    /// two digits a byte.
     #[arg(long, value_name = "SCOPE/KEY", requires = "keep", value_parser = once_name)]
     once: Option<OnceName>,
 
@@ -271,11 +374,11 @@ impl NewKind {
     }
 }
 
-/// A remembered key as it is written here.
+/// A remembered key as it is written here: its key is text, or bytes in the form that keys of kind `bytes` have.
 #[derive(Clone, Debug)]
 pub struct OnceName {
     pub scope: String,
-    pub key: String,
+    pub key: Vec<u8>,
 }
 
 impl OnceArgs {
@@ -288,9 +391,13 @@ impl OnceArgs {
 
 fn once_name(text: &str) -> Result<OnceName, String> {
     let (scope, key) = text.split_once('/').ok_or("a remembered key is written SCOPE/KEY")?;
+    let mut bytes = Vec::new();
+    DynKey::parse(&KeyKind::Bytes, key)
+        .map_err(|_| "behind hex: stand two digits a byte")?
+        .encode(&mut bytes);
     Ok(OnceName {
         scope: scope.to_owned(),
-        key: key.to_owned(),
+        key: bytes,
     })
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde::Serialize;
-use sprag::{ErrorKind, Found};
+use sprag::{DynKey, ErrorKind, Found};
 
 use crate::answer::{plain, time_text};
 
@@ -114,6 +114,19 @@ impl Failure {
         Failure::new("no_table", 4, format!("there is no such table, table={table}"))
     }
 
+    pub fn no_machine(name: &str) -> Failure {
+        let message = format!("there is no such table with states, and no such machine, name={name}");
+        Failure::new("no_machine", 4, message)
+    }
+
+    /// Tables keep machines of one name that are not the same.
+    pub fn machines_differ(name: &str, tables: &[&str]) -> Failure {
+        let tables = tables.join(",");
+        Failure::invalid(format!(
+            "tables have different machines of this name; name a table, machine={name}, tables={tables}"
+        ))
+    }
+
     pub fn no_record(table: &str, key: &str) -> Failure {
         Failure::new(
             "no_record",
@@ -174,6 +187,15 @@ impl Failure {
     /// The same failure, with the place where it happened.
     pub fn inside(mut self, place: &str) -> Failure {
         self.0.message = format!("{}, {place}", self.0.message);
+        self
+    }
+
+    /// The failure of one record among many, which is named; what it was becomes its first cause.
+    pub fn in_record(mut self, table: &str, key: &DynKey) -> Failure {
+        let key = key.to_string();
+        let message = format!("cannot read a record, table={table:?}, key={key:?}");
+        let was = std::mem::replace(&mut self.0.message, message);
+        self.0.causes.insert(0, was);
         self
     }
 

@@ -1,12 +1,12 @@
-//! `init`, `stats`, `clock reset`: the file as a whole.
+//! `init`, `stats`, `tables`, `clock reset`: the file as a whole.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use sprag::{Options, Stats, Store, TableInfo};
+use sprag::{Options, ReadTx, Stats, Store, TableInfo};
 
-use crate::answer::{Answer, Work, plain, time_text};
+use crate::answer::{Answer, Lines, Work, plain, time_text};
 use crate::args::InitArgs;
 use crate::failure::Failure;
 
@@ -73,34 +73,72 @@ struct ShownTable {
     name: String,
     key: String,
     codec: String,
+    schema: u32,
     machine: Option<String>,
-    states: Vec<String>,
+    states: Vec<ShownState>,
+}
+
+/// A state and how many records are in it.
+#[derive(Serialize)]
+struct ShownState {
+    state: String,
+    records: u64,
 }
 
 impl ShownTable {
-    fn new(info: &TableInfo) -> ShownTable {
+    fn new(tx: &ReadTx<'_>, info: &TableInfo) -> Result<ShownTable, Failure> {
         let machine = info.machine();
-        ShownTable {
+        let counts = match machine {
+            Some(_) => tx.state_counts(&info.open())?,
+            None => Vec::new(),
+        };
+        let states = counts.into_iter().map(|(state, records)| ShownState {
+            state: state.unwrap_or_default(),
+            records,
+        });
+        Ok(ShownTable {
             name: info.name().to_owned(),
             key: info.key_kind().to_string(),
             codec: info.codec().to_string(),
+            schema: info.schema(),
             machine: machine.map(|machine| machine.name().to_owned()),
-            states: machine.map(|machine| machine.states().to_vec()).unwrap_or_default(),
-        }
+            states: states.collect(),
+        })
     }
 
+    /// Without control characters.
     fn text(&self) -> String {
-        let ShownTable { name, key, codec, .. } = self;
-        let mut text = format!("table {name:?} key={key} codec={codec}");
+        let ShownTable {
+            name,
+            key,
+            codec,
+            schema,
+            ..
+        } = self;
+        let mut text = format!("table {name:?} key={key} codec={codec} schema={schema}");
         if let Some(machine) = &self.machine {
-            text.push_str(&format!(" machine={machine} states={}", self.states.join(",")));
+            let states = self.states.iter().map(|one| format!("{}:{}", one.state, one.records));
+            let states: Vec<_> = states.collect();
+            text.push_str(&format!(" machine={machine} states={}", states.join(",")));
         }
-        text
+        plain(&text)
     }
 }
 
+fn shown_tables(store: &Store) -> Result<Vec<ShownTable>, Failure> {
+    store.read(|tx| tx.tables()?.iter().map(|info| ShownTable::new(tx, info)).collect())
+}
+
+pub fn tables(store: &Store, json: bool) -> Result<Answer, Failure> {
+    let mut lines = Lines::new(json);
+    let outcome = shown_tables(store)?
+        .iter()
+        .try_for_each(|table| lines.push(table, || table.text()));
+    lines.finish(outcome)
+}
+
 pub fn stats(store: &Store, file: &Path, json: bool) -> Result<Answer, Failure> {
-    let tables = store.read(|tx| Ok::<_, Failure>(tx.tables()?))?;
+    let tables = shown_tables(store)?;
     let Stats {
         sequence,
         log_half_bytes,
@@ -120,7 +158,7 @@ pub fn stats(store: &Store, file: &Path, json: bool) -> Result<Answer, Failure> 
         retention_ns,
         highest_wall_ns,
         highest_wall: wall_text(highest_wall_ns),
-        tables: tables.iter().map(ShownTable::new).collect(),
+        tables,
     };
     Answer::new(json, Work::Read, &shown, || stats_text(&shown))
 }
@@ -136,8 +174,10 @@ fn stats_text(shown: &ShownStats) -> String {
         format!("retention {retention}"),
         format!("highest_wall {}", shown.highest_wall),
     ];
+    for line in &mut lines {
+        *line = plain(line);
+    }
     lines.extend(shown.tables.iter().map(ShownTable::text));
-    let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
     lines.join("\n")
 }
 

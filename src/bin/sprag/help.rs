@@ -14,7 +14,7 @@ Exit codes:
   1  demo only: a row is not as expected
   2  usage, an invalid argument, or something too large
   3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
-  4  there is no such file, table or record
+  4  there is no such file, table, record or machine
   5  another process has the file open
   6  not a store, a newer format, corrupt, another kind of table, or a value that is not what its table says
   7  no room, an I/O error, or read-only: nothing was written
@@ -25,6 +25,7 @@ then goes to stderr, with a note of what went wrong. A command that only reads e
 stdout that is closed from the start (>&-) counts as /dev/null: the answer is lost, and the exit code is that of the outcome.
 
 In texts, control characters of names, keys and paths are shown escaped (\\n, \\u{1b}); a value is printed as it is stored.
+Where a line is a record, newlines and tabs between the parts of a value are spaces.
 Only init and demo create a file.";
 
 const JSON: &str = "\
@@ -33,12 +34,22 @@ With --json, one object on one line of stdout:
   get          {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
   put          {\"outcome\":\"applied\" or \"unchanged\",\"version\":..}
                {\"outcome\":\"repeat\",\"version\":..,\"first_at\":..}, as delete and transition with --once
+  scan         the object of get, a line for each record
   delete       {\"outcome\":\"applied\",\"version\":..} or {\"outcome\":\"already gone\"}
   transition   {\"outcome\":\"applied\" or \"already there\",\"version\":..}
   apply        for each batch {\"outcome\":..,\"verdicts\":[..]} (see help apply)
+  tables       {\"name\":..,\"key\":..,\"codec\":..,\"schema\":..,\"machine\":..,\"states\":[{\"state\":..,\"records\":..}]},
+               a line for each table
+  machine      {\"machine\":..,\"initial\":..,\"cyclic\":..,\"states\":[..],\"moves\":[{\"from\":..,\"to\":..}]}, with a diagram also
+               \"diagram\":..
+  keys         {\"scope\":..,\"key\":..,\"first_at\":..,\"left_ns\":..}, a line for each key
+  forget       {\"outcome\":\"applied\" or \"already gone\"}
+  sweep        {\"outcome\":\"applied\",\"keys\":..}
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
-               \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[{\"name\":..,\"key\":..,\"codec\":..,\"machine\":..,\"states\":[..]}]}
+               \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..]}
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
+  completions  {\"shell\":..,\"script\":..}
+  man          {\"command\":..,\"page\":..}
   demo         {\"file\":..,\"rows\":[{\"technique\":..,\"deliveries\":..,\"before\":..,\"after\":..,\"version\":..,\"expected\":..,
                \"as_expected\":..,\"absent\":..,\"present\":..}]}
 If a change was made and stdout could not be written, the object is on stderr and has \"note\":.. as its last field.
@@ -48,7 +59,7 @@ Its kinds, by exit code:
   2  usage, invalid, too_large
   3  conflict and refused, with \"found\":{\"version\":..,\"state\":..}; refused also with \"why\":.. (see help transition);
      mismatch, with \"remembered\":{\"first_at\":..}; too_old
-  4  not_found (a file), no_table, no_record
+  4  not_found (a file), no_table, no_record, no_machine
   5  busy
   6  not_a_store, newer_format, corrupt, schema, decode
   7  full, read_only, io, closed
@@ -76,6 +87,112 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, corrupt, or the value is not JSON though its table says so
   7  an I/O error, also of stdout; or read-only";
+
+pub const SCAN: &str = "\
+On stdout, a line for each record: key, version, state (none in a table without states) and value, with tabs between. A value of a
+bincode table is base64. With --json, a line for each record, the object of get:
+  {\"table\":..,\"key\":..,\"version\":..,\"state\":..,\"value\":..}
+
+All lines are of one moment. If a record cannot be read, the lines before it stand, and the error names it. A range without
+records prints nothing. --to stops before its key.
+
+Exit codes:
+  0  printed
+  2  usage, a key is not of the table's kind, --prefix of a number, or no such state
+  4  there is no such file or table
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or a value that is not what its table says
+  7  an I/O error, also of stdout (| head); or read-only";
+
+pub const TABLES: &str = "\
+On stdout, a line for each table: its name, the kind of its keys, the encoding of its values, the number of its schema, and if its
+records have states, the machine and how many records are in each state. With --json:
+  {\"name\":..,\"key\":..,\"codec\":..,\"schema\":..,\"machine\":..,\"states\":[{\"state\":..,\"records\":..}]}
+where machine is null and states is empty in a table without states.
+
+Exit codes:
+  0  printed
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  an I/O error, also of stdout; or read-only";
+
+pub const MACHINE: &str = "\
+On stdout: the machine, its initial state, and a line for each state and each move, with the names in quotes. With --json:
+  {\"machine\":..,\"initial\":..,\"cyclic\":..,\"states\":[..],\"moves\":[{\"from\":..,\"to\":..}]}
+with --mermaid or --dot also \"diagram\":..
+
+Exit codes:
+  0  printed
+  2  usage, or tables have different machines of this name
+  4  there is no such file, or neither a table with states nor a machine of this name
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  an I/O error, also of stdout; or read-only";
+
+pub const KEYS: &str = "\
+On stdout, a line for each remembered key, by scope and key: scope, key, when its operation was done first, and how long it is
+still kept at least (or forever), with tabs between. A key that is not all printable ASCII is hex: and two digits a byte. With
+--json:
+  {\"scope\":..,\"key\":..,\"first_at\":..,\"left_ns\":..}
+where left_ns is null for ever.
+
+If an entry cannot be read, the lines before it stand, and the error names it.
+
+Exit codes:
+  0  printed
+  2  usage, or SCOPE is none
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  an I/O error, also of stdout (| head); or read-only";
+
+pub const FORGET: &str = "\
+Words on stdout: applied, already gone (nothing is remembered under it, or its time is over). With --json:
+  {\"outcome\":\"applied\"} or {\"outcome\":\"already gone\"}
+
+The next delivery of that operation runs, also if it is a repeat: forget only what must be done again.
+
+Exit codes:
+  0  applied or already gone
+  2  usage, or SCOPE/KEY is out of its limits
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: nothing was forgotten
+  8  the outcome is not known; call again";
+
+pub const SWEEP: &str = "\
+On stdout: applied keys=.. (how many keys were freed), with --json {\"outcome\":\"applied\",\"keys\":..}
+
+Nobody need call this: a key that is over answers nobody, and its space is freed with later writes. The space is used again inside
+of the file; the file need not become shorter.
+
+Exit codes:
+  0  applied
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: some keys may have been freed
+  8  the outcome is not known; call again";
+
+pub const COMPLETIONS: &str = "\
+On stdout: a script for the shell, with --json {\"shell\":..,\"script\":..}. For bash: source <(sprag completions bash)
+
+Exit codes:
+  0  printed
+  2  usage
+  7  stdout cannot be written";
+
+pub const MAN: &str = "\
+On stdout: a page, with --json {\"command\":..,\"page\":..}. To read it: sprag man get | man -l -
+
+Exit codes:
+  0  printed
+  2  usage, or there is no such command
+  7  stdout cannot be written";
 
 pub const PUT: &str = "\
 Words on stdout: applied, unchanged (the record already is what this call would have made it, by whom is not known), repeat

@@ -1,5 +1,8 @@
 //! JSON as text: checked, never read into numbers, so that nothing in it can change.
 
+use std::borrow::Cow;
+
+use serde::{Serialize as _, Serializer};
 use serde_json::value::RawValue;
 
 use crate::failure::Failure;
@@ -13,4 +16,23 @@ pub fn quote(text: &str) -> Result<Vec<u8>, Failure> {
 pub fn stored(bytes: &[u8]) -> Result<&RawValue, Failure> {
     serde_json::from_slice(bytes)
         .map_err(|cause| Failure::decode("the stored value is not JSON, though its table says so").because(&cause))
+}
+
+/// A value that is JSON, on one line: outside of its texts a newline is as good as a space, and inside of them none stands.
+pub fn one_line(value: &str) -> Cow<'_, str> {
+    if value.contains(['\n', '\r', '\t']) {
+        Cow::Owned(value.replace(['\n', '\r', '\t'], " "))
+    } else {
+        Cow::Borrowed(value)
+    }
+}
+
+/// Writes a value as [`one_line`] has it into an object that is one line.
+pub fn on_one_line<S: Serializer>(value: &RawValue, out: S) -> Result<S::Ok, S::Error> {
+    match one_line(value.get()) {
+        Cow::Borrowed(_) => value.serialize(out),
+        Cow::Owned(text) => RawValue::from_string(text)
+            .map_err(serde::ser::Error::custom)?
+            .serialize(out),
+    }
 }

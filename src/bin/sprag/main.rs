@@ -11,7 +11,12 @@ mod failure;
 mod file;
 mod help;
 mod json;
+mod keys;
+mod machine;
+mod manual;
+mod progress;
 mod records;
+mod scan;
 mod value;
 
 use std::process::ExitCode;
@@ -45,11 +50,19 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
             let input = value::Input::read(args)?;
             records::put(&open(&args.place.file)?, args, input, json)
         }
+        Command::Scan(args) => scan::scan(&open(&args.file)?, args, json),
         Command::Delete(args) => records::delete(&open(&args.place.file)?, args, json),
         Command::Transition(args) => records::transition(&open(&args.place.file)?, args, json),
         Command::Apply(args) => apply::apply(args, cli.wait, json),
+        Command::Tables { file } => file::tables(&open(file)?, json),
+        Command::Machine(args) => machine::machine(&open(&args.file)?, args, json),
+        Command::Keys { file, scope } => keys::list(&open(file)?, scope.as_deref(), json),
+        Command::Forget { file, name } => keys::forget(&open(file)?, name, json),
+        Command::Sweep { file } => keys::sweep(&open(file)?, json),
         Command::Stats { file } => file::stats(&open(file)?, file, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
+        Command::Completions { shell } => manual::completions(*shell, json),
+        Command::Man { command } => manual::page(command, json),
         Command::DemoDelivery { file, technique, key } => demo::deliver_and_exit(file, technique, key),
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sprag::{Batch, CodecId, DynKey, DynTable, KeyKind, Store, TableInfo, Verdict, Version};
+use sprag::{Batch, CodecId, DynKey, DynTable, KeyKind, Record, Store, TableInfo, Verdict, Version};
 
 use crate::answer::{Answer, Work, plain, time_text};
 use crate::args::{DeleteArgs, GetArgs, OnceArgs, PutArgs, TransitionArgs};
@@ -35,14 +35,38 @@ impl Outcome {
     }
 }
 
+/// A record as it is shown.
 #[derive(Serialize)]
-struct Shown<'a> {
+pub struct Shown<'a> {
     table: &'a str,
     key: ShownKey,
     version: u64,
     state: Option<&'a str>,
     value: ShownValue<'a>,
 }
+
+impl<'a> Shown<'a> {
+    pub fn new(table: &'a DynTable, key: &DynKey, record: &'a StoredRecord) -> Result<Shown<'a>, Failure> {
+        Ok(Shown {
+            table: table.name(),
+            key: ShownKey::new(key),
+            version: record.version.get(),
+            state: record.state.as_deref(),
+            value: ShownValue::new(table.codec(), &record.value)?,
+        })
+    }
+
+    /// Key, version, state and value with tabs between, none of which has a tab or a newline in it.
+    pub fn line(&self, key: &DynKey) -> String {
+        let state = plain(self.state.unwrap_or("none"));
+        let key = plain(&key.to_string());
+        let value = json::one_line(self.value.text());
+        format!("{key}\t{}\t{state}\t{value}", self.version)
+    }
+}
+
+/// A record of a table that is known at run time only.
+pub type StoredRecord = Record<Vec<u8>, Option<String>>;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -55,7 +79,7 @@ enum ShownKey {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ShownValue<'a> {
-    Json(&'a RawValue),
+    Json(#[serde(serialize_with = "json::on_one_line")] &'a RawValue),
     Bytes { base64: String },
 }
 
@@ -99,13 +123,7 @@ pub fn get(store: &Store, args: &GetArgs, json: bool) -> Result<Answer, Failure>
     let record = store
         .get(&table, &key)?
         .ok_or_else(|| Failure::no_record(&place.table, &place.key))?;
-    let shown = Shown {
-        table: &place.table,
-        key: ShownKey::new(&key),
-        version: record.version.get(),
-        state: record.state.as_deref(),
-        value: ShownValue::new(table.codec(), &record.value)?,
-    };
+    let shown = Shown::new(&table, &key, &record)?;
     Answer::new(json, Work::Read, &shown, || {
         if !args.long {
             return shown.value.text().to_owned();

@@ -7,13 +7,15 @@
 //! changes; redb latches every error, so after one, also of a read, the opening is spent and the base is opened anew over
 //! the same region.
 
+mod ending;
 mod region;
 mod spent;
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
 use super::memory::{Bytes, Memory};
 use super::space::Space;
@@ -22,6 +24,7 @@ use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
+use ending::{Dropped, change_ending, drop_ended};
 use region::{Backend, Region};
 use spent::{Spent, caught};
 
@@ -38,9 +41,6 @@ const ENDS: Raw = TableDefinition::new("ends");
 const ENGINE: Raw = TableDefinition::new("engine");
 const APPLIED_KEY: &[u8] = b"applied";
 
-/// Most entries that one checkpoint drops because they are over, so that it stays short.
-const DROPPED_PER_CHECKPOINT_MAX: usize = 50_000;
-
 /// Up to where the log has been put into the base, and what the frame of that sequence said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Applied {
@@ -56,6 +56,8 @@ pub(crate) struct Base {
     offset: u64,
     cache_bytes: usize,
     open: Mutex<Opened>,
+    /// Entries that were dropped since the open because they are over.
+    dropped: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -134,6 +136,7 @@ impl Base {
                 region,
                 spent: Spent::default(),
             }),
+            dropped: AtomicU64::new(0),
         }
     }
 
@@ -186,20 +189,44 @@ impl Base {
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
+        self.write(|database| Base::apply_to(database, memory, applied))
+            .map(drop)
+    }
+
+    /// Drops entries that are over at `now_ns`, in a durable transaction of its own. Says whether there may be more.
+    pub(crate) fn drop_ended(&self, now_ns: u64) -> Result<bool> {
+        let dropped = self.write(|database| Base::drop_from(database, now_ns))?;
+        Ok(dropped.may_be_more())
+    }
+
+    /// How many entries were dropped since the open because they are over.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Runs one transaction and counts what it dropped.
+    fn write(&self, transaction: impl FnOnce(&Database) -> Result<Dropped>) -> Result<Dropped> {
         let mut open = self.open.lock();
         self.open_if_spent(&mut open)?;
         open.region
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))?;
         let database = open.database.as_ref().ok_or_else(closed)?;
-        caught(|| Base::apply_to(database, memory, applied))
+        let dropped = caught(|| transaction(database))?;
+        self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+        Ok(dropped)
     }
 
-    fn apply_to(database: &Database, memory: &Memory, applied: Applied) -> Result<()> {
+    fn begin(database: &Database) -> Result<WriteTransaction> {
         let mut writing = database.begin_write().map_err(from_redb)?;
         writing.set_durability(Durability::Immediate).map_err(from_redb)?;
         writing.set_quick_repair(true);
-        {
+        Ok(writing)
+    }
+
+    fn apply_to(database: &Database, memory: &Memory, applied: Applied) -> Result<Dropped> {
+        let writing = Base::begin(database)?;
+        let dropped = {
             let mut meta = writing.open_table(META).map_err(from_redb)?;
             let mut records = writing.open_table(RECORDS).map_err(from_redb)?;
             let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
@@ -219,13 +246,29 @@ impl Base {
                     }
                 }
             }
-            drop_ended(&mut ending, &mut ends, applied.time.now_ns)?;
             let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
             engine
                 .insert(APPLIED_KEY, applied.encode().as_slice())
                 .map_err(from_redb)?;
+            drop_ended(&mut ending, &mut ends, applied.time.now_ns)?
+        };
+        writing.commit().map_err(from_redb)?;
+        Ok(dropped)
+    }
+
+    fn drop_from(database: &Database, now_ns: u64) -> Result<Dropped> {
+        let writing = Base::begin(database)?;
+        let dropped = {
+            let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
+            let mut ends = writing.open_table(ENDS).map_err(from_redb)?;
+            drop_ended(&mut ending, &mut ends, now_ns)?
+        };
+        if dropped.is_nothing() {
+            writing.abort().map_err(from_redb)?;
+        } else {
+            writing.commit().map_err(from_redb)?;
         }
-        writing.commit().map_err(from_redb)
+        Ok(dropped)
     }
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
@@ -326,57 +369,6 @@ fn change(table: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<
         Some(value) => table.insert(key, value).map_err(from_redb)?,
         None => table.remove(key).map_err(from_redb)?,
     };
-    Ok(())
-}
-
-/// Like `change`, and keeps the index by end: the old end's row leaves, the new one's enters.
-fn change_ending(ending: &mut Writable<'_>, ends: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-    let old = match value {
-        Some(value) => ending.insert(key, value).map_err(from_redb)?,
-        None => ending.remove(key).map_err(from_redb)?,
-    };
-    if let Some(row) = old.and_then(|guard| end_row(guard.value(), key)) {
-        ends.remove(row.as_slice()).map_err(from_redb)?;
-    }
-    if let Some(row) = value.and_then(|value| end_row(value, key)) {
-        ends.insert(row.as_slice(), [].as_slice()).map_err(from_redb)?;
-    }
-    Ok(())
-}
-
-/// The index row of an entry: its end, then its key.
-fn end_row(value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
-    let end = value.get(..8)?;
-    Some([end, key].concat())
-}
-
-/// Drops entries whose end is not after `now_ns`. A reader judges the end itself, so when they leave is only a matter of space.
-fn drop_ended(ending: &mut Writable<'_>, ends: &mut Writable<'_>, now_ns: u64) -> Result<()> {
-    let Some(after) = now_ns.checked_add(1) else {
-        return Ok(());
-    };
-    let bound = after.to_be_bytes();
-    let mut over = Vec::new();
-    for row in ends
-        .range::<&[u8]>(..bound.as_slice())
-        .map_err(from_redb)?
-        .take(DROPPED_PER_CHECKPOINT_MAX)
-    {
-        over.push(row.map_err(from_redb)?.0.value().to_vec());
-    }
-    for row in over {
-        if let Some((end, key)) = row.split_at_checked(8) {
-            // A row speaks for the entry it was written with only.
-            let is_its_own = ending
-                .get(key)
-                .map_err(from_redb)?
-                .is_some_and(|guard| guard.value().starts_with(end));
-            if is_its_own {
-                ending.remove(key).map_err(from_redb)?;
-            }
-        }
-        ends.remove(row.as_slice()).map_err(from_redb)?;
-    }
     Ok(())
 }
 

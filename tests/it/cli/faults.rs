@@ -6,19 +6,73 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use sprag::Store;
+use sprag::{Error, Json, Keep, OnceKey, Stateless, Store, Table};
 
 use super::{Place, Seen};
 
-/// Every command that needs a store that exists.
-const COMMANDS: [&[&str]; 6] = [
+/// Every command that only reads a store that exists.
+const READING: [&[&str]; 6] = [
     &["get", "FILE", "users", "ada"],
-    &["put", "FILE", "users", "ada", "1"],
-    &["delete", "FILE", "users", "ada"],
-    &["transition", "FILE", "users", "ada", "new", "packed"],
+    &["scan", "FILE", "users"],
+    &["tables", "FILE"],
+    &["machine", "FILE", "orders"],
+    &["keys", "FILE"],
     &["stats", "FILE"],
-    &["clock", "reset", "FILE"],
 ];
+
+/// Every command that changes a store that exists, with what it says on the store of [`furnished`].
+const WRITING: [(&[&str], &str); 7] = [
+    (&["put", "FILE", "users", "ada", "2"], "applied version=2\n"),
+    (
+        &[
+            "apply",
+            "FILE",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/batch.json"),
+        ],
+        "applied: unguarded version=1\n",
+    ),
+    (&["delete", "FILE", "users", "bob"], "applied version=1\n"),
+    (
+        &["transition", "FILE", "orders", "904", "new", "packed"],
+        "applied version=2\n",
+    ),
+    (&["forget", "FILE", "s/k"], "applied\n"),
+    (&["sweep", "FILE"], "applied keys=0\n"),
+    (&["clock", "reset", "FILE"], "applied highest_wall="),
+];
+
+/// Every command that needs a store that exists.
+fn commands() -> impl Iterator<Item = &'static [&'static str]> {
+    READING.into_iter().chain(WRITING.map(|(args, _)| args))
+}
+
+sprag::machine! {
+    /// Where an order stands.
+    enum Order: "orders" {
+        New = "new",
+        Packed = "packed",
+    }
+    initial New;
+    New => Packed;
+}
+
+/// A store in which every command finds something to do. Nothing is left in its log.
+fn furnished() -> Place {
+    let place = Place::with_store();
+    let store = Store::open(&place.file).expect("the store");
+    let users: Table<str, u64, Stateless, Json> = Table::new("users");
+    let filled = store.write(|tx| {
+        tx.put(users, "ada", &1)?;
+        tx.put(users, "bob", &1)?;
+        tx.put(Table::<u64, u64, Order>::new("orders"), &904, &1)?;
+        tx.once(&OnceKey::new("s", "k", Keep::Forever), |_| {
+            Ok::<_, Error>("a result".to_owned())
+        })
+    });
+    filled.expect("written");
+    store.close().expect("closed");
+    place
+}
 
 /// Runs every command against what `make` puts at the place of the store, as text and as JSON, and checks that the bytes
 /// there stay as they are.
@@ -26,7 +80,7 @@ fn every_command_fails(make: impl Fn(&Path), code: i32, kind: &str) {
     let place = Place::new();
     make(&place.file);
     let before = std::fs::read(&place.file).ok();
-    for args in COMMANDS {
+    for args in commands() {
         let seen = place.run(args);
         assert_eq!((seen.code, seen.out.as_str()), (Some(code), ""), "{args:?} {seen:?}");
         let first = format!("sprag: {}: ", kind.replace('_', " "));
@@ -84,7 +138,7 @@ fn a_damaged_file_exits_6_and_stays_as_it_is() {
 fn a_file_that_another_process_has_open_exits_5_at_once_or_after_the_asked_wait() {
     let place = Place::with_store();
     let store = Store::open(&place.file).expect("the store");
-    for args in COMMANDS {
+    for args in commands() {
         place.json(args).fails(5, "busy");
     }
     place.json(&["--wait", "20ms", "stats", "FILE"]).fails(5, "busy");
@@ -100,6 +154,76 @@ fn a_file_that_another_process_has_open_exits_5_at_once_or_after_the_asked_wait(
         .expect("it ends")
         .into();
     seen.says("applied version=1");
+}
+
+/// A slip in a flag changes nothing, whatever the command would have done.
+#[test]
+fn a_flag_that_is_none_exits_2_in_every_command() {
+    let place = furnished();
+    let before = std::fs::read(&place.file).expect("its bytes");
+    let others: [&[&str]; 4] = [
+        &["demo", "other.sprag"],
+        &["init", "other.sprag"],
+        &["man"],
+        &["completions", "bash"],
+    ];
+    for args in commands().chain(others) {
+        let args = [args, &["--bogus"]].concat();
+        let seen = place.run(&args);
+        assert_eq!((seen.code, seen.out.as_str()), (Some(2), ""), "{args:?} {seen:?}");
+        assert!(seen.err.contains("--bogus"), "{args:?} {seen:?}");
+        place.json(&args).fails(2, "usage");
+    }
+    assert!(std::fs::read(&place.file).expect("its bytes") == before);
+}
+
+/// What checksums find when a record, or what is remembered, is read. The rest of the store works on.
+#[test]
+fn a_damaged_record_or_key_exits_6_in_every_command_that_reads_it() {
+    let place = furnished();
+    let users: Table<str, String, Stateless, Json> = Table::new("texts");
+    let store = Store::open(&place.file).expect("the store");
+    store.put(users, "ada", &"fine".to_owned()).expect("a put");
+    store.put(users, "bob", &"struck by a ray".to_owned()).expect("a put");
+    let once = OnceKey::new("s", "ray", Keep::Forever);
+    let kept = store.once(&once, |_| Ok::<_, Error>("struck by a ray".to_owned()));
+    drop(kept.expect("remembered"));
+    store.close().expect("closed");
+    let mut image = std::fs::read(&place.file).expect("its bytes");
+    // Behind the superblock and both halves of the log lies the base.
+    let base = 4096 + 2 * (2 << 20);
+    let places: Vec<usize> = (base..image.len() - 5)
+        .filter(|at| &image[*at..*at + 5] == b"a ray")
+        .collect();
+    assert!(places.len() >= 2, "{places:?}");
+    for at in places {
+        image[at] = b'A';
+    }
+    std::fs::write(&place.file, &image).expect("patched");
+    for args in [
+        &["get", "FILE", "texts", "bob"][..],
+        &["put", "FILE", "texts", "bob", "1"],
+        &["delete", "FILE", "texts", "bob"],
+        &["put", "FILE", "texts", "ada", "1", "--once", "s/ray", "--keep", "1h"],
+        &["forget", "FILE", "s/ray"],
+    ] {
+        place.json(args).fails(6, "corrupt");
+    }
+    let seen = place.run(&["scan", "FILE", "texts"]);
+    assert_eq!((seen.code, seen.out.as_str()), (Some(6), "ada\t1\tnone\t\"fine\"\n"));
+    let first = seen.err.lines().next();
+    assert_eq!(
+        first,
+        Some("sprag: corrupt: cannot read a record, table=\"texts\", key=\"bob\"")
+    );
+    let seen = place.run(&["keys", "FILE"]);
+    assert_eq!((seen.code, seen.out.lines().count()), (Some(6), 1), "{seen:?}");
+    assert_eq!(
+        seen.err,
+        "sprag: corrupt: entry of a remembered key is damaged, key=s/ray\n"
+    );
+    place.run(&["get", "FILE", "texts", "ada"]).says("\"fine\"");
+    place.run(&["sweep", "FILE"]).says("applied keys=0");
 }
 
 #[test]
@@ -159,11 +283,19 @@ fn each_command_documents_its_exit_codes() {
         &["init"],
         &["get"],
         &["put"],
+        &["scan"],
         &["delete"],
         &["transition"],
+        &["tables"],
+        &["machine"],
+        &["keys"],
+        &["forget"],
+        &["sweep"],
         &["stats"],
         &["clock"],
         &["clock", "reset"],
+        &["completions"],
+        &["man"],
     ] {
         for flag in ["--help", "-h"] {
             let seen = place.run(&[command, &[flag]].concat());
@@ -183,6 +315,8 @@ fn a_table_or_record_that_is_missing_exits_4() {
     let place = Place::with_store();
     place.json(&["get", "FILE", "users", "ada"]).fails(4, "no_table");
     place.json(&["delete", "FILE", "users", "ada"]).fails(4, "no_table");
+    place.json(&["scan", "FILE", "users"]).fails(4, "no_table");
+    place.json(&["machine", "FILE", "users"]).fails(4, "no_machine");
     place
         .json(&["transition", "FILE", "users", "ada", "new", "packed"])
         .fails(4, "no_table");
@@ -245,11 +379,7 @@ fn a_new_file_is_made_by_init_only_and_with_the_log_asked_for() {
 /// so would write again.
 #[test]
 fn a_closed_stdout_is_no_panic_and_changes_no_outcome_of_a_write() {
-    let place = Place::with_store();
-    place
-        .run(&["put", "FILE", "users", "ada", "0"])
-        .says("applied version=1");
-    let unread = |args: &[&str]| -> Seen {
+    let unread = |place: &Place, args: &[&str]| -> Seen {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         place
@@ -260,28 +390,44 @@ fn a_closed_stdout_is_no_panic_and_changes_no_outcome_of_a_write() {
             .expect("the command starts")
             .into()
     };
-    for args in [
-        &["get", "FILE", "users", "ada"][..],
-        &["stats", "FILE"],
+    let place = furnished();
+    let others: [&[&str]; 5] = [
         &["--help"],
         &["put", "--help"],
-    ] {
-        let seen = unread(args);
+        &["man"],
+        &["man", "get"],
+        &["completions", "bash"],
+    ];
+    for args in READING.into_iter().chain(others) {
+        let seen = unread(&place, args);
         assert_eq!(seen.code, Some(7), "{args:?} {seen:?}");
         assert!(seen.err.starts_with("sprag: io: cannot write "), "{args:?} {seen:?}");
     }
-    let seen = unread(&["put", "FILE", "users", "ada", "1"]);
+    for (args, says) in WRITING {
+        let seen = unread(&place, args);
+        assert_eq!(seen.code, Some(0), "{args:?} {seen:?}");
+        let (note, answer) = seen.err.split_once('\n').expect("two lines");
+        assert!(
+            note.starts_with("sprag: note: cannot write the answer to stdout: "),
+            "{seen:?}"
+        );
+        assert!(answer.starts_with(says), "{args:?} {seen:?}");
+    }
+    // All of it was done, and once.
+    place
+        .run(&["get", "FILE", "users", "ada", "--long"])
+        .says("version 2\nstate none\nvalue 2");
+    place.json(&["get", "FILE", "users", "bob"]).fails(4, "no_record");
+    place
+        .run(&["scan", "FILE", "orders", "--state", "packed"])
+        .says("904\t2\tpacked\tAQ==");
+    place.run(&["forget", "FILE", "s/k"]).says("already gone");
+    let refused = unread(&place, &["put", "FILE", "users", "ada", "3", "--if-absent"]);
+    assert_eq!(refused.code, Some(3));
+    let created = place.path("other.sprag");
+    let seen = unread(&place, &["init", created.to_str().expect("a path of text")]);
     assert_eq!(seen.code, Some(0), "{seen:?}");
-    assert!(seen.err.ends_with("\napplied version=2\n"), "{seen:?}");
-    place.run(&["get", "FILE", "users", "ada"]).says("1");
-    let seen = unread(&["put", "FILE", "users", "ada", "1", "--if-absent"]);
-    assert_eq!(seen.code, Some(0), "{seen:?}");
-    assert_eq!(
-        unread(&["put", "FILE", "users", "ada", "2", "--if-absent"]).code,
-        Some(3)
-    );
-    assert_eq!(unread(&["delete", "FILE", "users", "ada"]).code, Some(0));
-    place.json(&["get", "FILE", "users", "ada"]).fails(4, "no_record");
+    assert!(created.exists());
 }
 
 /// A stdout on a full disk is the same.
@@ -311,10 +457,7 @@ fn an_answer_that_does_not_fit_on_the_disk_is_told_of() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_exits_7_and_leaves_the_store_as_it_was() {
-    let place = Place::with_store();
-    place
-        .run(&["put", "FILE", "users", "ada", "0"])
-        .says("applied version=1");
+    let place = furnished();
     let limited = |args: &[&str]| -> Seen {
         let mut command = Command::new("sh");
         command.args([
@@ -327,10 +470,17 @@ fn a_full_disk_exits_7_and_leaves_the_store_as_it_was() {
         command.args(args).output().expect("the shell starts").into()
     };
     let file = place.file.to_str().expect("a path of text");
-    limited(&["put", file, "users", "ada", "1"]).fails(7, "full");
-    place
-        .run(&["get", "FILE", "users", "ada", "--long"])
-        .says("version 1\nstate none\nvalue 0");
+    let before = std::fs::read(&place.file).expect("its bytes");
+    let at = |args: &[&'static str]| -> Vec<&str> {
+        args.iter().map(|arg| if *arg == "FILE" { file } else { arg }).collect()
+    };
+    for (args, _) in WRITING {
+        limited(&at(args)).fails(7, "full");
+    }
+    assert!(
+        std::fs::read(&place.file).expect("its bytes") == before,
+        "a refused write left something"
+    );
     let other = place.path("other.sprag");
     limited(&["init", other.to_str().expect("a path of text")]).fails(7, "full");
     let names: Vec<_> = std::fs::read_dir(place.dir.path())

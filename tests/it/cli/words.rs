@@ -24,6 +24,10 @@ fn no_control_character_of_an_argument_reaches_the_terminal() {
         (&["get", "FILE", odd, "ann"], shown, 1),
         (&["delete", "FILE", odd, "ann"], shown, 1),
         (&["transition", "FILE", odd, "ann", "a", "b"], shown, 1),
+        (&["scan", "FILE", odd], shown, 1),
+        (&["scan", "FILE", "odd", "--state", odd], "table=odd", 1),
+        (&["machine", "FILE", odd], shown, 1),
+        (&["keys", "FILE", "--scope", odd], "no\\n\\u{1b}[31mrec", 1),
         (&["get", path, "odd", "ann"], "a\\u{1b}[31m\\nb", 2),
         (&["stats", path], "a\\u{1b}[31m\\nb", 2),
         (&["put", "FILE", "odd", "ann", &at_path], "a\\u{1b}[31m\\nb", 2),
@@ -232,6 +236,16 @@ fn a_text_may_begin_with_a_hyphen() {
     place.json(&["get", "FILE", "texts", "slip"]).fails(4, "no_record");
 }
 
+sprag::machine! {
+    /// Where an order stands.
+    enum Order: "orders" {
+        New = "new",
+        Packed = "packed",
+    }
+    initial New;
+    New => Packed;
+}
+
 /// A list that leaves out what can come is worse than none.
 #[test]
 fn the_help_tells_every_kind_of_error_and_every_field() {
@@ -249,6 +263,7 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
         "not_found",
         "no_table",
         "no_record",
+        "no_machine",
         "busy",
         "not_a_store",
         "newer_format",
@@ -267,6 +282,11 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
             .collect();
         assert!(words.contains(kind), "{kind} is not in the help");
     }
+    let store = Store::open(&place.file).expect("the store");
+    store
+        .put(Table::<u64, u64, Order>::new("orders"), &1, &1)
+        .expect("a put");
+    store.close().expect("closed");
     let once = ["put", "FILE", "users", "ada", "1", "--once", "s/k", "--keep", "1h"];
     let other = place.path("other.sprag");
     let answers = [
@@ -276,13 +296,22 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
         place.json(&["put", "FILE", "users", "ada", "2", "--if-absent"]),
         place.json(&["put", "FILE", "users", "bob", "2", "--once", "s/k", "--keep", "1h"]),
         place.json(&["get", "FILE", "users", "ada"]),
+        place.json(&["scan", "FILE", "users"]),
+        place.json(&["tables", "FILE"]),
+        place.json(&["machine", "FILE", "orders", "--dot"]),
+        place.json(&["keys", "FILE"]),
         place.json(&["stats", "FILE"]),
+        place.json(&["man"]),
+        place.json(&["completions", "zsh"]),
+        place.json(&["forget", "FILE", "s/k"]),
+        place.json(&["sweep", "FILE"]),
         place.json(&["delete", "FILE", "users", "ada"]),
         place.json(&["clock", "reset", "FILE"]),
     ];
     for answer in answers {
         let text = format!("{}{}", answer.out, answer.err);
-        let object: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{answer:?}"));
+        let first = text.lines().next().unwrap_or_default();
+        let object: serde_json::Value = serde_json::from_str(first).unwrap_or_else(|_| panic!("{answer:?}"));
         for field in fields(&object) {
             assert!(
                 help.contains(&format!("\"{field}\":")),
@@ -343,6 +372,25 @@ fn the_help_says_what_is_not_checked_and_what_is_not_there() {
         ],
     );
     says(&["help", "clock"], &["Exit codes: 0 applied"]);
+    says(
+        &["help", "scan"],
+        &[
+            "All lines are of one moment",
+            "the lines before it stand, and the error names it",
+            "--from=-KEY",
+            "Numbers have no prefix",
+            "--to stops before its key",
+        ],
+    );
+    says(
+        &["help", "keys"],
+        &["left_ns is null for ever", "hex: and two digits a byte"],
+    );
+    says(&["help", "forget"], &["The next delivery of that operation runs"]);
+    says(
+        &["help", "sweep"],
+        &["the file need not become shorter", "Nobody need call this"],
+    );
     says(&["help", "demo"], &["It stays; remove it when you have looked"]);
     says(&["help"], &["(>&-) counts as /dev/null"]);
 }

@@ -229,16 +229,4 @@ fn transitions_go_by_the_machine_in_the_file() {
     place
         .json(&["transition", "FILE", "users", "ada", "new", "packed"])
         .fails(2, "invalid");
-
-    let stats: serde_json::Value = serde_json::from_str(&place.json(&["stats", "FILE"]).out).expect("an object");
-    let table = serde_json::json!(
-        {"name": "orders", "key": "u64", "codec": "bincode", "machine": "orders", "states": ["new", "packed", "shipped"]}
-    );
-    assert_eq!(stats["tables"][0], table);
-    assert_eq!(stats["tables"][1]["name"], "users");
-    let text = place.run(&["stats", "FILE"]).out;
-    assert!(
-        text.contains("\ntable \"orders\" key=u64 codec=bincode machine=orders states=new,packed,shipped\n"),
-        "{text}"
-    );
 }

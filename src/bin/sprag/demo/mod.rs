@@ -9,7 +9,6 @@ mod report;
 mod technique;
 
 use std::fs::DirBuilder;
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
@@ -18,6 +17,7 @@ use sprag::{Clock as _, Store, SystemClock};
 
 use crate::answer::{Answer, Work};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use kill::Kills;
 use technique::{BEFORE, Balance, Technique};
 
@@ -91,8 +91,9 @@ pub fn run(file: Option<&Path>, json: bool) -> Result<Answer, Failure> {
             (folder.join("demo.sprag"), format!("folder {}", folder.display()))
         }
     };
-    let rows = fill(&file);
-    progress("");
+    let progress = Progress::of("delivering");
+    let rows = fill(&file, &progress);
+    drop(progress);
     let rows = rows?;
     let code = if rows.iter().all(|row| row.as_expected) { 0 } else { 1 };
     let report = Report {
@@ -104,18 +105,19 @@ pub fn run(file: Option<&Path>, json: bool) -> Result<Answer, Failure> {
 }
 
 /// Makes every row, technique by technique.
-fn fill(file: &Path) -> Result<Vec<Row>, Failure> {
+fn fill(file: &Path, progress: &Progress) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     drop(Store::create_new(file)?);
     for technique in Technique::ALL {
         let store = Store::open(file)?;
+        progress.now(&format!("delivering: {}", technique.name()));
         for deliveries in DELIVERIES {
             rows.push(delivered(&store, technique, deliveries)?);
         }
         // One process at a time has the file open, and each kill is a process of its own.
         store.close()?;
         if technique != Technique::None {
-            progress(&format!(
+            progress.now(&format!(
                 "killing processes in the middle of their work: {}",
                 technique.name()
             ));
@@ -200,13 +202,5 @@ fn fresh_folder() -> Result<PathBuf, Failure> {
     match builder.create(&folder) {
         Ok(()) => Ok(folder),
         Err(cause) => Err(Failure::io("make a folder for the demo", Some(&folder), &cause)),
-    }
-}
-
-/// Shows on a terminal that something goes on; an empty line takes it away. Whether it is seen matters to nobody.
-fn progress(line: &str) {
-    let mut err = io::stderr().lock();
-    if err.is_terminal() {
-        let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
     }
 }
