@@ -116,3 +116,28 @@ pub mod internals {
         keys.is_empty()
     }
 }
+
+/// The guide, so that its code is compiled and run. It is for readers of the repository, and part of no build.
+#[cfg(all(doctest, feature = "json"))]
+mod guide {
+    #[doc = include_str!("../docs/guide/batches.md")]
+    mod batches {}
+    #[doc = include_str!("../docs/guide/conditional-writes.md")]
+    mod conditional_writes {}
+    #[doc = include_str!("../docs/guide/from-sqlite.md")]
+    mod from_sqlite {}
+    #[doc = include_str!("../docs/guide/operations.md")]
+    mod operations {}
+    #[doc = include_str!("../docs/guide/own-index.md")]
+    mod own_index {}
+    #[doc = include_str!("../docs/guide/README.md")]
+    mod questions {}
+    #[doc = include_str!("../docs/guide/remembered-keys.md")]
+    mod remembered_keys {}
+    #[doc = include_str!("../docs/guide/setting-values.md")]
+    mod setting_values {}
+    #[doc = include_str!("../docs/guide/state-transitions.md")]
+    mod state_transitions {}
+    #[doc = include_str!("../docs/guide/tables-that-change.md")]
+    mod tables_that_change {}
+}

@@ -4,7 +4,7 @@
 //! Each rule is shown twice: the repository obeys it, and a small made-up source that breaks it is found.
 
 mod lex;
-mod rules;
+pub mod rules;
 mod table;
 
 use std::fs;
@@ -13,17 +13,17 @@ use std::path::Path;
 use rules::Source;
 use table::Table;
 
-fn root() -> &'static Path {
+pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &str) -> Source {
+pub fn read(path: &str) -> Source {
     let text = fs::read_to_string(root().join(path)).unwrap_or_else(|cause| panic!("cannot read {path}: {cause}"));
     Source::new(path, &text)
 }
 
 /// All Rust sources below a folder, in the order of their paths. A folder that is not there has none.
-fn sources(folder: &str) -> Vec<Source> {
+pub fn sources(folder: &str) -> Vec<Source> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -359,17 +359,27 @@ pub fn guarantees(document: &Source, tests: &[Source]) -> Vec<String> {
         findings.push(document.finding(1, "no guarantee is listed"));
     }
     for (line, item) in items {
-        let named = named_tests(&item);
-        if named.is_empty() {
+        if named_tests(&item).is_empty() {
             findings.push(document.finding(line, "a guarantee names no test"));
         }
-        for name in named {
-            if !exists(&name, tests) {
-                findings.push(document.finding(line, &format!("no such test, name={name}")));
-            }
-        }
+        findings.extend(gone(document, line, &item, tests));
     }
     findings
+}
+
+/// Each test that a page names exists. Which of its sentences need one is for the page to say.
+pub fn named_tests_exist(document: &Source, tests: &[Source]) -> Vec<String> {
+    let lines = document.text.lines().enumerate();
+    lines
+        .flat_map(|(index, line)| gone(document, index + 1, line, tests))
+        .collect()
+}
+
+fn gone(document: &Source, line: usize, text: &str, tests: &[Source]) -> Vec<String> {
+    let missing = named_tests(text).into_iter().filter(|name| !exists(name, tests));
+    missing
+        .map(|name| document.finding(line, &format!("no such test, name={name}")))
+        .collect()
 }
 
 /// The items of all lists: where each begins, and its text with the lines that go on with it.
@@ -392,7 +402,7 @@ fn items(text: &str) -> Vec<(usize, String)> {
     items
 }
 
-fn named_tests(item: &str) -> Vec<String> {
+pub fn named_tests(item: &str) -> Vec<String> {
     let mut names = Vec::new();
     for marker in ["(test: ", "(tests: ", "(model: ", "(models: "] {
         for part in item.split(marker).skip(1) {
