@@ -161,8 +161,11 @@ impl Director {
             let waiting = turns.iter().enumerate().filter(|(_, turn)| **turn == Turn::Waits);
             let mut ready: Vec<usize> = waiting.map(|(copy, _)| copy).collect();
             ready.sort_by_key(|copy| (Some(*copy) != last, *copy));
-            let chosen = choose(&ready);
-            last = ready.get(chosen).or(ready.first()).copied();
+            last = if ready.is_empty() {
+                None
+            } else {
+                ready.get(choose(&ready)).or(ready.first()).copied()
+            };
             match last.and_then(|copy| turns.get_mut(copy)) {
                 Some(turn) => *turn = Turn::Runs,
                 None => {

@@ -21,6 +21,7 @@ mod healing;
 mod hostile;
 mod isolation;
 mod keys_order;
+mod kit;
 mod listing;
 mod machine;
 mod migrate;
