@@ -185,7 +185,7 @@ fn bad_batches() -> Vec<(String, &'static str, &'static str)> {
             "invalid",
             "operation=0, batch=1",
         ),
-        (deep.clone(), "invalid", "not a batch, line=1, column=2, batch=1"),
+        (deep.clone(), "invalid", "not a batch, line=1, column=0, batch=1"),
         (
             format!(r#"{{"operations":[{{"op":"put",{users},"value":"{long}"}}]}}"#),
             "too_large",
