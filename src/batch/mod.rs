@@ -444,12 +444,14 @@ impl Operation {
         [from, to]: [&String; 2],
         value: Option<&[u8]>,
     ) -> Result<Verdict> {
-        let Some(info) = tables.resolve(txn, &*self.table)? else {
+        if tables.resolve(txn, &*self.table)?.is_none() {
             return Ok(Verdict::Fails {
                 found: record::found_nothing(self.table.declared.codec),
                 why: Some(Why::Missing),
             });
-        };
+        }
+        // The program may have added the state that it asks for.
+        let info = tables.resolve_or_create(txn, &*self.table)?;
         let (from, to) = (info.named_state(Some(from))?, info.named_state(Some(to))?);
         let key = info.record_key(&self.key);
         let moved = transition::transition(txn, &info, key, from, to, value);
