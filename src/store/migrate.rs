@@ -87,11 +87,12 @@ impl Store {
         inside::refuse_in_write(self.inner.id, "migrate")?;
         let bytes_max = self.with_engine(|engine| Ok::<_, Error>(engine.commit_bytes_max()))?;
         let migrate = Migrate::new(old, new, self.inner.verify_values, bytes_max)?;
-        let mut is_under_way = self.read(|tx| {
-            // What the commits would refuse `f` is refused here, while nothing is changed.
-            let _inside = inside::enter(self.inner.id, Inside::Write);
-            rehearse(tx, &migrate, &mut f)
-        })?;
+        // It could see its own table change under it, and fail in the middle for good.
+        let mut f = |key: &O::OwnedKey, record| {
+            let _inside = inside::enter(self.inner.id, Inside::Migrate);
+            f(key, record)
+        };
+        let mut is_under_way = self.read(|tx| rehearse(tx, &migrate, &mut f))?;
         let mut rewritten = 0;
         while is_under_way {
             is_under_way = self.write(|tx| {

@@ -137,12 +137,11 @@ impl ReadTx<'_> {
 
     fn count_of(&self, info: &TableInfo, state: &str) -> Result<u64> {
         states::count(&self.txn, info.id, state).map_err(|cause| {
-            let kind = cause.kind();
             let message = format!(
                 "cannot count the records in a state, table={:?}, state={state}",
                 info.name()
             );
-            cause.into_kind(kind, message)
+            cause.within(message)
         })
     }
 

@@ -225,6 +225,20 @@ fn a_remembered_batch_is_bound_to_its_operations_and_nothing_else() {
 }
 
 #[test]
+fn an_undeclared_move_is_a_mistake_also_where_there_is_no_such_table() {
+    let store = small().in_memory().unwrap();
+    let batch = Batch::new().transition(ORDERS, &904, Stage::New, Stage::Shipped);
+    let text = text_of(ErrorKind::Invalid, store.apply(&batch));
+    assert!(text.contains("no such move, from=new, to=shipped"), "{text}");
+    let batch = Batch::new().transition(ORDERS, &904, Stage::New, Stage::Packed);
+    let Outcome::Rejected(verdicts) = store.apply(&batch).unwrap() else {
+        panic!("not rejected")
+    };
+    assert_eq!(verdicts.iter().map(words).collect::<Vec<_>>(), ["fails missing"]);
+    assert_eq!(tables(&store).len(), 0);
+}
+
+#[test]
 fn checks_ask_for_the_state_before_their_batch_wherever_they_stand() {
     let store = small().in_memory().unwrap();
     store.put(BALANCES, &51, &100).unwrap();

@@ -15,6 +15,10 @@ impl Batch {
     /// Reads a batch. Tables that it names and does not describe are taken from `tables`, those of the file; see
     /// [`ReadTx::tables`](crate::ReadTx::tables).
     ///
+    /// A remembered key is bound to the values as they are encoded. So a batch whose table was migrated to another codec or
+    /// shape since is another request: keep such keys for less time than migrations are apart, or migrate when nothing is under
+    /// way.
+    ///
     /// ```
     /// use sprag::{Batch, Outcome, Store};
     ///

@@ -25,10 +25,8 @@ pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
     let Object(read): Object<BatchText<'_>> = serde_json::from_str(text).map_err(|cause| not_a_batch(&cause))?;
     let mut batch = Batch::new();
     if let Some(Object(once)) = &read.once {
-        batch = batch.once(&once.key().map_err(|cause| {
-            let kind = cause.kind();
-            cause.into_kind(kind, "remembered key of a batch is refused")
-        })?);
+        let key = once.key();
+        batch = batch.once(&key.map_err(|cause| cause.within("remembered key of a batch is refused"))?);
     }
     let mut known = Known {
         described: read.tables.0,

@@ -121,9 +121,9 @@ impl ShownTable {
         } = self;
         let mut text = format!("table {name:?} key={key} codec={codec} schema={schema}");
         if let Some(machine) = &self.machine {
-            let states = self.states.iter().map(|one| format!("{}:{}", one.state, one.records));
+            let states = self.states.iter().map(|one| format!("{:?}:{}", one.state, one.records));
             let states: Vec<_> = states.collect();
-            text.push_str(&format!(" machine={machine} states={}", states.join(",")));
+            text.push_str(&format!(" machine={machine:?} states={}", states.join(",")));
         }
         if let Some(number) = self.migrating_to {
             text.push_str(&format!(" migrating_to={number}"));

@@ -282,6 +282,7 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, corrupt, or a table is described otherwise than in the file
   7  no room, an I/O error, or read-only: the batch that the error names was not applied; or stdout is closed and batches are left
+     (on stderr then the verdict that could not be written, with its note, and behind it the error)
   8  the outcome of the batch that the error names is not known; apply it again";
 
 pub const STATS: &str = "\

@@ -296,7 +296,7 @@ fn the_tables_are_printed_with_schema_machine_and_the_records_in_each_state() {
     let lines = [
         "table \"blobs\" key=bytes codec=json schema=3",
         "table \"events\" key=i64 codec=json schema=0",
-        "table \"orders\" key=u64 codec=bincode schema=0 machine=orders states=new:3,packed:2,shipped:0",
+        "table \"orders\" key=u64 codec=bincode schema=0 machine=\"orders\" states=\"new\":3,\"packed\":2,\"shipped\":0",
         "table \"pairs\" key=(str,u64) codec=bincode schema=0",
         "table \"users\" key=str codec=json schema=0",
     ];
@@ -332,7 +332,7 @@ fn a_table_that_is_being_migrated_is_told_as_such_and_hides_no_other() {
     });
     assert_eq!(stopped.map_err(|cause| cause.kind()), Err(sprag::ErrorKind::Invalid));
     store.close().expect("closed");
-    let line = "table \"orders\" key=u64 codec=bincode schema=0 machine=orders states= migrating_to=1";
+    let line = "table \"orders\" key=u64 codec=bincode schema=0 machine=\"orders\" states= migrating_to=1";
     for command in ["tables", "stats"] {
         let seen = place.run(&[command, "FILE"]);
         assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""), "{seen:?}");
