@@ -115,6 +115,12 @@ impl Error {
         self.0.carried.as_ref().and_then(|any| any.downcast_ref())
     }
 
+    /// The same kind of error with a message that says more, and the old one as its source.
+    pub(crate) fn within(self, message: impl Into<String>) -> Error {
+        let kind = self.kind();
+        self.into_kind(kind, message)
+    }
+
     /// The same error under another kind, with the old one as its source.
     pub(crate) fn into_kind(self, kind: ErrorKind, message: impl Into<String>) -> Error {
         Error::with_source(kind, message, self)

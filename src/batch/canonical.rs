@@ -3,7 +3,7 @@
 //! Each part stands behind its length, so that no two batches have the same bytes. Changing this makes repeats of batches
 //! that are remembered a mismatch.
 
-use super::{Act, Operation};
+use super::operation::{Act, Operation};
 
 pub(super) fn canonical(operations: &[Operation]) -> Vec<u8> {
     let mut out = Vec::new();

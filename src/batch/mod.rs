@@ -8,24 +8,20 @@ mod canonical;
 pub mod decide;
 #[cfg(feature = "json")]
 mod json;
+mod judge;
+mod operation;
 mod outcome;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::codec::Version;
-use crate::dedupe::{self, Met, OnceKey, Remembered};
+use crate::dedupe::OnceKey;
 use crate::error::{Error, ErrorKind, Result};
-use crate::machine::Machine;
-use crate::machine::decide::Why;
-use crate::record::decide::{Condition, Offered, holds};
-use crate::record::{self, Deleted, Put, Written};
-use crate::table::catalog::{TableInfo, Tables};
-use crate::table::transition::{self, Transitioned};
-use crate::table::{Declared, Described, Identity, TableSpec, in_damaged};
-use crate::txn::Txn;
+use crate::record::decide::{Condition, holds};
+use crate::table::TableSpec;
 
-use decide::{BatchVerdict, decide_batch};
+pub(crate) use judge::Ready;
+use operation::{Act, BatchTable, Operation};
 pub use outcome::{Outcome, Verdict};
 
 /// Conditions and writes as data: built, logged, sent, read from JSON, tried without writing, and applied in one commit.
@@ -75,63 +71,6 @@ pub struct Batch {
     /// Tables and keys that some operation writes.
     written: HashSet<(String, Vec<u8>)>,
     mistake: Option<Error>,
-}
-
-#[derive(Clone, Debug)]
-struct Operation {
-    table: Arc<BatchTable>,
-    /// Encoded.
-    key: Vec<u8>,
-    act: Act,
-}
-
-#[derive(Clone, Debug)]
-enum Act {
-    Check(Condition),
-    Put(Condition, Vec<u8>),
-    /// A put under `Absent` that names the state.
-    Create(String, Vec<u8>),
-    Delete(Condition),
-    Transition {
-        from: String,
-        to: String,
-        value: Option<Vec<u8>>,
-    },
-}
-
-impl Act {
-    /// The condition, of an act that is judged by one.
-    fn condition(&self) -> Option<Condition> {
-        match self {
-            Act::Check(condition) | Act::Put(condition, _) | Act::Delete(condition) => Some(*condition),
-            Act::Create(..) | Act::Transition { .. } => None,
-        }
-    }
-
-    fn votes(&self) -> bool {
-        self.condition() != Some(Condition::Any)
-    }
-}
-
-/// What a call site said of a table.
-#[derive(Clone, Debug)]
-struct BatchTable {
-    declared: Declared,
-    identity: Option<Identity>,
-}
-
-impl Described for BatchTable {
-    fn table_name(&self) -> &str {
-        &self.declared.name
-    }
-
-    fn declared(&self) -> Result<Declared> {
-        Ok(self.declared.clone())
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        self.identity
-    }
 }
 
 impl Batch {
@@ -306,187 +245,8 @@ fn state_of<T: TableSpec>(table: &T, state: &T::State) -> Result<String> {
         .ok_or_else(|| invalid(&format!("table has no states, table={}", table.table_name())))
 }
 
-/// A batch without a mistake, its key bound.
-#[derive(Debug)]
-pub(crate) struct Ready<'b> {
-    pub(crate) once: Option<OnceKey>,
-    operations: &'b [Operation],
-}
-
-impl Ready<'_> {
-    /// What is remembered of this very batch.
-    pub(crate) fn repeat(&self, txn: &Txn) -> Result<Option<Outcome>> {
-        let Some(key) = &self.once else { return Ok(None) };
-        match dedupe::meet(txn, key)? {
-            Met::Repeat(remembered) => repeat(key, &remembered).map(Some),
-            Met::First { .. } => Ok(None),
-        }
-    }
-
-    /// Judges the batch and, if the votes say so, writes it. What is not applied leaves nothing behind.
-    pub(crate) fn apply(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Outcome> {
-        let end_ns = match &self.once {
-            None => None,
-            Some(key) => match dedupe::meet(txn, key)? {
-                Met::Repeat(remembered) => return repeat(key, &remembered),
-                Met::First { end_ns } => Some((key, end_ns)),
-            },
-        };
-        let depth = txn.open_layer();
-        let judged = self.judge(txn, tables);
-        let applied = matches!(judged, Ok((BatchVerdict::Apply, _)));
-        if applied {
-            txn.keep_layers(depth);
-        } else {
-            txn.drop_layers(depth);
-        }
-        let (verdict, verdicts) = judged?;
-        if verdict == BatchVerdict::Reject {
-            return Ok(Outcome::Rejected(verdicts));
-        }
-        if let Some((key, end_ns)) = end_ns {
-            let result = outcome::encode_kept(&verdicts)?;
-            record::check_value(&result)?;
-            dedupe::remember(txn, key, end_ns, result);
-        }
-        Ok(if applied {
-            Outcome::Applied { verdicts }
-        } else {
-            Outcome::Already { verdicts }
-        })
-    }
-
-    /// Judges each operation by carrying it out in a layer of the transaction. No two write to one key, so that the only
-    /// ones that could see another's work are the checks, which go first.
-    fn judge(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<(BatchVerdict, Vec<Verdict>)> {
-        let mut verdicts: Vec<Option<Verdict>> = vec![None; self.operations.len()];
-        for is_check in [true, false] {
-            for (place, (operation, verdict)) in self.operations.iter().zip(&mut verdicts).enumerate() {
-                if matches!(operation.act, Act::Check(_)) == is_check {
-                    *verdict = Some(operation.run(txn, tables).map_err(|cause| in_operation(place, cause))?);
-                }
-            }
-        }
-        let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
-        let ballots = self.operations.iter().zip(&verdicts).map(|(operation, verdict)| {
-            let is_check = matches!(operation.act, Act::Check(_));
-            verdict.ballot(operation.act.votes(), is_check)
-        });
-        Ok((decide_batch(ballots), verdicts))
-    }
-}
-
-impl Operation {
-    /// Carries the operation out, as far as its own condition allows.
-    fn run(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Verdict> {
-        match &self.act {
-            Act::Check(condition) => self.check(txn, tables, *condition),
-            Act::Put(condition, value) => {
-                let info = tables.resolve_or_create(txn, &*self.table)?;
-                let state = info.machine().map(Machine::initial);
-                self.put(txn, &info, *condition, Offered { value, state })
-            }
-            Act::Create(state, value) => {
-                let info = tables.resolve_or_create(txn, &*self.table)?;
-                let state = Some(info.named_state(Some(state))?);
-                self.put(txn, &info, Condition::Absent, Offered { value, state })
-            }
-            Act::Delete(condition) => self.delete(txn, tables, *condition),
-            Act::Transition { from, to, value } => self.transition(txn, tables, [from, to], value.as_deref()),
-        }
-    }
-
-    fn check(&self, txn: &Txn, tables: Tables<'_>, condition: Condition) -> Result<Verdict> {
-        let stored = match tables.resolve(txn, &*self.table)? {
-            Some(info) => record::read(txn, &info.record_key(&self.key))?,
-            None => None,
-        };
-        if !holds(condition, stored.as_ref().map(|raw| raw.version))? {
-            let codec = self.table.declared.codec;
-            let found = stored.map_or_else(|| record::found_nothing(codec), |raw| raw.found(codec));
-            return Ok(Verdict::Fails { found, why: None });
-        }
-        Ok(self.would_be(None))
-    }
-
-    fn put(&self, txn: &mut Txn, info: &TableInfo, condition: Condition, offered: Offered<'_>) -> Result<Verdict> {
-        let put = Put {
-            table: info.id,
-            codec: info.codec(),
-            condition,
-            offered,
-        };
-        let written = record::put(txn, info.record_key(&self.key), put);
-        Ok(match written.map_err(|cause| in_damaged(info, &self.key, cause))? {
-            Written::Applied(version) => self.would_be(Some(version)),
-            Written::Unchanged(version) => Verdict::Already(Some(version)),
-            Written::Conflict(found) => Verdict::Fails { found, why: None },
-        })
-    }
-
-    fn delete(&self, txn: &mut Txn, tables: Tables<'_>, condition: Condition) -> Result<Verdict> {
-        let Some(info) = tables.resolve(txn, &*self.table)? else {
-            return Ok(Verdict::Already(None));
-        };
-        let key = info.record_key(&self.key);
-        let deleted = record::delete(txn, info.id, key, info.codec(), condition);
-        Ok(match deleted.map_err(|cause| in_damaged(&info, &self.key, cause))? {
-            Deleted::Applied(version) => self.would_be(Some(version)),
-            Deleted::AlreadyGone => Verdict::Already(None),
-            Deleted::Conflict(found) => Verdict::Fails { found, why: None },
-        })
-    }
-
-    fn transition(
-        &self,
-        txn: &mut Txn,
-        tables: Tables<'_>,
-        [from, to]: [&String; 2],
-        value: Option<&[u8]>,
-    ) -> Result<Verdict> {
-        let Some(info) = tables.resolve(txn, &*self.table)? else {
-            return Ok(Verdict::Fails {
-                found: record::found_nothing(self.table.declared.codec),
-                why: Some(Why::Missing),
-            });
-        };
-        let (from, to) = (info.named_state(Some(from))?, info.named_state(Some(to))?);
-        let key = info.record_key(&self.key);
-        let moved = transition::transition(txn, &info, key, from, to, value);
-        Ok(match moved.map_err(|cause| in_damaged(&info, &self.key, cause))? {
-            Transitioned::Applied(version) => self.would_be(Some(version)),
-            Transitioned::AlreadyThere(version) => Verdict::Already(Some(version)),
-            Transitioned::Refused(refusal) => Verdict::Fails {
-                found: refusal.found,
-                why: Some(refusal.why),
-            },
-        })
-    }
-
-    /// The verdict of an operation that nothing stands against.
-    fn would_be(&self, version: Option<Version>) -> Verdict {
-        if self.act.votes() {
-            Verdict::Holds(version)
-        } else {
-            Verdict::Unguarded(version)
-        }
-    }
-}
-
-fn repeat(key: &OnceKey, remembered: &Remembered) -> Result<Outcome> {
-    let verdicts = outcome::decode_kept(remembered.result_bytes()).map_err(|cause| {
-        let message = format!("the work was done before, and its result is not that of a batch, key={key}");
-        cause.into_kind(ErrorKind::Decode, message)
-    })?;
-    Ok(Outcome::Repeat {
-        verdicts,
-        first_at: remembered.first_at(),
-    })
-}
-
 fn in_operation(place: usize, cause: Error) -> Error {
-    let kind = cause.kind();
-    cause.into_kind(kind, format!("operation of a batch is refused, operation={place}"))
+    cause.within(format!("operation of a batch is refused, operation={place}"))
 }
 
 fn invalid(message: &str) -> Error {

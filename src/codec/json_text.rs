@@ -12,16 +12,18 @@ impl Json {
     /// named twice.
     ///
     /// # Errors
-    /// `Invalid` if the text is no JSON value, or nests so deep that no program could read it back: more than
-    /// [`VALUE_DEPTH_MAX`] levels, of which the innermost value is one.
+    /// `Invalid` if the text is no JSON value, or one that no program could read back: it nests in more than
+    /// [`VALUE_DEPTH_MAX`] levels, of which the innermost value is one, or has a half of a surrogate pair. A number is not
+    /// looked at: one that exceeds what 64 bits hold is kept as it is, for programs that read it.
     pub fn compact(text: &[u8]) -> Result<Vec<u8>> {
         serde_json::from_slice::<&RawValue>(text)
             .map_err(|cause| Error::with_source(ErrorKind::Invalid, "the value is not JSON", cause))?;
         let mut out = Vec::with_capacity(text.len());
         let mut in_text = false;
         let mut escaped = false;
+        let mut begins = 0;
         let mut depth: usize = 1;
-        for &byte in text {
+        for (at, &byte) in text.iter().enumerate() {
             if !in_text && matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
                 continue;
             }
@@ -29,7 +31,11 @@ impl Json {
             match byte {
                 _ if escaped => escaped = false,
                 b'\\' => escaped = true,
-                b'"' => in_text = !in_text,
+                b'"' if in_text => {
+                    in_text = false;
+                    readable(text.get(begins..=at).unwrap_or_default())?;
+                }
+                b'"' => (in_text, begins) = (true, at),
                 b'[' | b'{' if !in_text => depth += 1,
                 b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
                 _ => {}
@@ -41,4 +47,14 @@ impl Json {
         }
         Ok(out)
     }
+}
+
+/// Whether a JSON text, with its quotes, is one of Unicode.
+fn readable(quoted: &[u8]) -> Result<()> {
+    if !quoted.contains(&b'\\') {
+        return Ok(());
+    }
+    let read: Result<String, _> = serde_json::from_slice(quoted);
+    read.map(drop)
+        .map_err(|cause| Error::with_source(ErrorKind::Invalid, "the value is JSON that cannot be read back", cause))
 }

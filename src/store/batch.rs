@@ -54,6 +54,17 @@ impl WriteTx<'_> {
         let tables = Tables::new(&inner.catalog, &durable);
         ready.apply(txn, tables)
     }
+
+    /// What applying a batch in this transaction would answer; see [`ReadTx::dry_run`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::apply`], without those of the disk.
+    pub fn dry_run(&self, batch: &Batch) -> Result<Outcome> {
+        if let Some(key) = &batch.ready()?.once {
+            self.refuse_under_way(key)?;
+        }
+        self.read.dry_run(batch)
+    }
 }
 
 impl ReadTx<'_> {

@@ -10,6 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) enum Inside {
     Read,
     Write,
+    /// The function that a migration gives records to.
+    Migrate,
 }
 
 thread_local! {
@@ -40,6 +42,16 @@ impl Drop for Mark {
 /// `Invalid` if this thread is inside a write of the store: it would wait for itself.
 pub(super) fn refuse_in_write(store: u64, call: &str) -> Result<()> {
     refuse(call, |stack| stack.contains(&(store, Inside::Write)), "a write")
+}
+
+/// # Errors
+/// `Invalid` if this thread is inside the function of a migration of the store, which must not depend on what is stored.
+pub(super) fn refuse_in_migrate(store: u64) -> Result<()> {
+    if INSIDE.with_borrow(|stack| stack.contains(&(store, Inside::Migrate))) {
+        let message = "a call inside the function of a migration of the same store";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(())
 }
 
 /// # Errors

@@ -1,7 +1,8 @@
 //! Migrating a table: one run in which everything is tried, then commits until the table has its new shape.
 
+use super::Store;
+use super::inside::{self, Inside};
 use super::read::ReadTx;
-use super::{Store, inside};
 use crate::error::{Error, Result};
 use crate::table::migrate::Migrate;
 use crate::table::{Record, TableSpec};
@@ -52,7 +53,8 @@ impl Store {
     /// `Ok(n)`: the table has the shape of `new`, or a later schema number. `Ok(0)` also if there is no such table: none is
     /// made, and none of its records were there to be rewritten.
     ///
-    /// `f` runs about twice for each record, so it must make the same of the same record each time, and do nothing else: first
+    /// `f` runs about twice for each record, so it must make the same of the same record each time, and do nothing else; least
+    /// of all look into the table itself, which from the second commit on answers `Schema` to it as well. It runs first
     /// on all of them on a snapshot, with all that could be refused of what it makes, then again in the commits, up to 256
     /// records in each, while other writers wait. What fails in the first run changes nothing. A record that somebody else
     /// writes between that run and the first commit is new to the second one.
@@ -85,6 +87,11 @@ impl Store {
         inside::refuse_in_write(self.inner.id, "migrate")?;
         let bytes_max = self.with_engine(|engine| Ok::<_, Error>(engine.commit_bytes_max()))?;
         let migrate = Migrate::new(old, new, self.inner.verify_values, bytes_max)?;
+        // It could see its own table change under it, and fail in the middle for good.
+        let mut f = |key: &O::OwnedKey, record| {
+            let _inside = inside::enter(self.inner.id, Inside::Migrate);
+            f(key, record)
+        };
         let mut is_under_way = self.read(|tx| rehearse(tx, &migrate, &mut f))?;
         let mut rewritten = 0;
         while is_under_way {

@@ -337,6 +337,7 @@ impl Store {
     }
 
     fn with_engine<R, E: From<Error>>(&self, f: impl FnOnce(&Engine) -> Result<R, E>) -> Result<R, E> {
+        inside::refuse_in_migrate(self.inner.id)?;
         if self.inner.closing.load(Ordering::Acquire) {
             return Err(closed().into());
         }

@@ -249,6 +249,5 @@ impl Options {
 
 /// An error of an open, with the path named.
 fn at(path: &Path, cause: Error) -> Error {
-    let kind = cause.kind();
-    cause.into_kind(kind, format!("cannot open the store, path={}", path.display()))
+    cause.within(format!("cannot open the store, path={}", path.display()))
 }

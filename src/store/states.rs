@@ -113,9 +113,10 @@ impl ReadTx<'_> {
     /// As [`ReadTx::count_in_state`]; `Schema` if a record is in a state that the program does not know.
     pub fn state_counts<T: TableSpec>(&self, table: T) -> Result<Vec<(T::State, u64)>> {
         let mut counts = Vec::new();
-        let info = self.resolve(&table)?;
-        let is_new = info.is_none();
-        let Some((info, machine)) = info.as_deref().and_then(|info| Some((info, info.machine()?))) else {
+        let is_new = self.resolve(&table)?.is_none();
+        // The entry as it is now: what the catalogue has cached may lack states that another description added.
+        let info = self.table(table.table_name())?;
+        let Some((info, machine)) = info.as_ref().and_then(|info| Some((info, info.machine()?))) else {
             let declared = table.declared()?;
             if is_new && declared.machine != Some(None) {
                 return Ok(counts);
@@ -136,12 +137,11 @@ impl ReadTx<'_> {
 
     fn count_of(&self, info: &TableInfo, state: &str) -> Result<u64> {
         states::count(&self.txn, info.id, state).map_err(|cause| {
-            let kind = cause.kind();
             let message = format!(
                 "cannot count the records in a state, table={:?}, state={state}",
                 info.name()
             );
-            cause.into_kind(kind, message)
+            cause.within(message)
         })
     }
 

@@ -24,6 +24,8 @@ use crate::txn::Txn;
 const PAGE_RECORDS_MAX: usize = 256;
 /// Part of a commit that the records of a page may take up.
 const PAGE_SHARE: u64 = 4;
+/// Most bytes that a record of a page takes up beside its key, its states and its value: lengths, checksum, version, counts.
+const BESIDE_NAMES_AND_VALUE: usize = 128;
 
 /// What to do about a table that a program asks to migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,8 +232,7 @@ where
                 return Ok((page, false));
             }
             let renewed = self.renew(info, key, &stored, f)?;
-            // A key may stand in the log once for the record and twice in what finds it by its state.
-            bytes += (3 * renewed.key.len() + renewed.value.len()) as u64;
+            bytes += renewed.log_bytes_max();
             // One that is larger than a page goes alone.
             if bytes > self.page_bytes_max && !page.is_empty() {
                 return Ok((page, false));
@@ -273,6 +274,13 @@ where
 }
 
 impl Renewed {
+    /// Most bytes that it takes up in the log: the record, its entries under both states, and the counts of both.
+    fn log_bytes_max(&self) -> u64 {
+        let len = |state: &Option<String>| state.as_ref().map_or(0, String::len);
+        let states = 2 * len(&self.stored.state) + 3 * len(&self.state);
+        (3 * self.key.len() + self.value.len() + states + BESIDE_NAMES_AND_VALUE) as u64
+    }
+
     fn write(self, txn: &mut Txn, table: u32) -> Result<()> {
         let envelope = Envelope {
             version: self.version,

@@ -384,8 +384,7 @@ pub(crate) fn in_record(info: &TableInfo, encoded_key: &[u8], cause: Error) -> E
 }
 
 fn naming_record(what: &str, info: &TableInfo, encoded_key: &[u8], cause: Error) -> Error {
-    let kind = cause.kind();
-    cause.into_kind(kind, format!("{what}, {}", place_of(info, encoded_key)))
+    cause.within(format!("{what}, {}", place_of(info, encoded_key)))
 }
 
 fn place_of(info: &TableInfo, encoded_key: &[u8]) -> String {
@@ -429,9 +428,9 @@ impl Found {
         let value = table.decode_value(value);
         Ok(Some(Record {
             value: value.map_err(|cause| {
-                let (kind, sides) = (cause.kind(), sides_of(&table, self.codec, None));
+                let sides = sides_of(&table, self.codec, None);
                 let message = format!("cannot read what was found, table={:?}, {sides}", table.table_name());
-                cause.into_kind(kind, message)
+                cause.within(message)
             })?,
             version,
             state,

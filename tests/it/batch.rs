@@ -225,6 +225,20 @@ fn a_remembered_batch_is_bound_to_its_operations_and_nothing_else() {
 }
 
 #[test]
+fn an_undeclared_move_is_a_mistake_also_where_there_is_no_such_table() {
+    let store = small().in_memory().unwrap();
+    let batch = Batch::new().transition(ORDERS, &904, Stage::New, Stage::Shipped);
+    let text = text_of(ErrorKind::Invalid, store.apply(&batch));
+    assert!(text.contains("no such move, from=new, to=shipped"), "{text}");
+    let batch = Batch::new().transition(ORDERS, &904, Stage::New, Stage::Packed);
+    let Outcome::Rejected(verdicts) = store.apply(&batch).unwrap() else {
+        panic!("not rejected")
+    };
+    assert_eq!(verdicts.iter().map(words).collect::<Vec<_>>(), ["fails missing"]);
+    assert_eq!(tables(&store).len(), 0);
+}
+
+#[test]
 fn checks_ask_for_the_state_before_their_batch_wherever_they_stand() {
     let store = small().in_memory().unwrap();
     store.put(BALANCES, &51, &100).unwrap();
@@ -297,6 +311,11 @@ fn inside_a_write_a_batch_sees_what_was_written_and_goes_with_it() {
         tx.apply(&own).map(|_| 0)
     });
     assert_eq!(kind_of(nested), ErrorKind::Invalid);
+    let tried = store.once(&once("own"), |tx| {
+        let own = Batch::new().once(&once("own")).put(BALANCES, &54, &1);
+        tx.dry_run(&own).map(|_| 0)
+    });
+    assert_eq!(kind_of(tried), ErrorKind::Invalid);
     assert_eq!(kind_of(store.write(|_| store.apply(&batch))), ErrorKind::Invalid);
     assert_eq!(balance(&store, 54), None);
 }
@@ -329,4 +348,39 @@ fn aborting_on_a_rejected_batch_carries_what_the_first_failing_operation_found()
         "batch is rejected: some of it is already so, and some is not"
     );
     assert_eq!(balance(&store, 55), None);
+}
+
+mod grown {
+    sprag::machine! {
+        pub enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped", Lost = "lost" }
+        initial New;
+        New => Packed;
+        Packed => Shipped, Lost;
+    }
+}
+
+#[test]
+fn a_transition_to_a_state_that_the_program_added_is_recorded_with_the_batch_and_only_then() {
+    use grown::Stage as Grown;
+    let orders: Table<u64, i64, Grown> = Table::new("orders");
+    let store = small().in_memory().unwrap();
+    let put = store.write(|tx| tx.create(ORDERS, &904, &1, &Stage::Packed)?.or_abort());
+    assert_eq!(put.unwrap(), version(1));
+    let states = || {
+        let info = store.read(|tx| tx.table("orders")).unwrap().unwrap();
+        info.machine().unwrap().states().len()
+    };
+    let lost = |key: u64| Batch::new().transition(orders, &key, Grown::Packed, Grown::Lost);
+    let refused = store.apply(&lost(905)).unwrap();
+    assert_eq!(
+        refused.verdicts().iter().map(words).collect::<Vec<_>>(),
+        ["fails missing"]
+    );
+    assert!(matches!(store.dry_run(&lost(904)).unwrap(), Outcome::Applied { .. }));
+    assert_eq!(states(), 3);
+    let applied = store.apply(&lost(904)).unwrap().or_abort().unwrap();
+    assert_eq!(applied.iter().map(words).collect::<Vec<_>>(), ["holds 2"]);
+    assert_eq!(states(), 4);
+    assert_eq!(store.get(orders, &904).unwrap().unwrap().state, Grown::Lost);
+    assert_eq!(store.count_in_state(orders, Grown::Lost).unwrap(), 1);
 }

@@ -280,6 +280,50 @@ fn records_that_grow_to_the_bound_of_the_log_go_alone() {
     );
 }
 
+sprag::machine! {
+    enum Long: "long" {
+        First = "first-state-with-a-name-of-sixty-four-bytes-that-is-the-most-of-",
+        Second = "other-state-with-a-name-of-sixty-four-bytes-that-is-the-most-of-",
+    }
+    initial First;
+    First => Second;
+}
+
+#[test]
+fn names_of_states_count_towards_a_page() {
+    let [old, new] = [0, 1].map(|number| Table::<u64, u64, Long>::new("long").schema(number));
+    let store = small().in_memory().expect("a store");
+    for key in 0..200 {
+        store.put(old, &key, &key).expect("written");
+    }
+    let moved = store.migrate(old, new, |_, record| Ok::<_, Error>((record.value + 1, Long::Second)));
+    assert_eq!(moved.expect("migrated"), 200);
+    assert_eq!(store.count_in_state(new, Long::Second).expect("counted"), 200);
+    assert_eq!(store.count_in_state(new, Long::First).expect("counted"), 0);
+}
+
+#[test]
+fn a_function_that_uses_the_store_is_refused_before_anything_is_written() {
+    let store = small().in_memory().expect("a store");
+    fill(&store, 600);
+    let before = (records_of(&store, OLD), sequence(&store));
+    let refused = store.migrate(OLD, NEW, |key, record| {
+        store.put(OTHER, key, &record.value)?;
+        with_currency(key, record)
+    });
+    let text = text_of(ErrorKind::Invalid, refused);
+    assert!(text.contains("inside the function of a migration"), "{text}");
+    assert_eq!((records_of(&store, OLD), sequence(&store)), before);
+    // One that looks at its own table would find it changed in the middle, and could never go on.
+    let refused = store.migrate(OLD, NEW, |key, record| {
+        store.get(OLD, &(key ^ 1))?;
+        with_currency(key, record)
+    });
+    text_of(ErrorKind::Invalid, refused);
+    assert_eq!((records_of(&store, OLD), sequence(&store)), before);
+    assert_eq!(store.migrate(OLD, NEW, with_currency).expect("migrated"), 600);
+}
+
 #[test]
 fn pages_are_bounded_by_number() {
     let store = Store::in_memory().expect("a store");

@@ -3,6 +3,7 @@
 //! A batch that was written here is complete: it describes each of its tables, so that it can be read and applied without
 //! a file at hand. One that people write may leave a table that the file has to the file.
 
+mod forms;
 mod read;
 mod write;
 
@@ -13,6 +14,10 @@ use crate::table::TableInfo;
 impl Batch {
     /// Reads a batch. Tables that it names and does not describe are taken from `tables`, those of the file; see
     /// [`ReadTx::tables`](crate::ReadTx::tables).
+    ///
+    /// A remembered key is bound to the values as they are encoded. So a batch whose table was migrated to another codec or
+    /// shape since is another request: keep such keys for less time than migrations are apart, or migrate when nothing is under
+    /// way.
     ///
     /// ```
     /// use sprag::{Batch, Outcome, Store};
@@ -49,4 +54,18 @@ impl Batch {
     pub fn to_json(&self) -> Result<String> {
         write::write(self)
     }
+}
+
+/// Longest part of somebody's text that a message quotes, in characters.
+const QUOTED_MAX: usize = 200;
+
+/// The beginning and the end of a text that may be long.
+fn quoted(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= QUOTED_MAX {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(QUOTED_MAX / 2).collect();
+    let tail: String = text.chars().skip(count - QUOTED_MAX / 2).collect();
+    format!("{head} .. {tail}")
 }

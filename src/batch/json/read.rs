@@ -1,16 +1,18 @@
 //! JSON to batch.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::super::{Act, Batch, BatchTable, Operation, in_operation, invalid};
+use super::forms::{
+    BatchText, BytesText, ConditionText, ConditionWord, KeyText, MachineText, Object, OnceText, OperationText,
+    TableText, Word,
+};
+use super::quoted;
 use crate::codec::{CodecId, DynKey, Json, KeyKind};
 use crate::dedupe::OnceKey;
 use crate::error::{Error, ErrorKind, Result};
@@ -19,177 +21,32 @@ use crate::machine::Machine;
 use crate::record::decide::Condition;
 use crate::table::{Declared, DynTable, TableInfo, TableSpec, catalog};
 
-/// Longest part of somebody's text that a message quotes, in characters.
-const QUOTED_MAX: usize = 200;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BatchText<'a> {
-    once: Option<OnceText>,
-    #[serde(default)]
-    tables: Described,
-    #[serde(borrow)]
-    operations: Vec<OperationText<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OnceText {
-    scope: String,
-    key: String,
-    keep: String,
-    issued_at: Option<String>,
-}
-
-/// Descriptions by name. A name that is given twice is an error, where a map would take the last one.
-#[derive(Default)]
-struct Described(HashMap<String, TableText>);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TableText {
-    key: String,
-    codec: String,
-    schema: Option<u32>,
-    /// Left out: whatever the file has. Null: there is none.
-    #[serde(default, deserialize_with = "given")]
-    machine: Option<Option<MachineText>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MachineText {
-    name: String,
-    states: Vec<String>,
-    initial: String,
-    moves: Vec<(String, String)>,
-    #[serde(default)]
-    cyclic: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OperationText<'a> {
-    op: Word,
-    table: String,
-    key: KeyText,
-    condition: Option<ConditionText>,
-    #[serde(borrow, default, deserialize_with = "given")]
-    value: Option<&'a RawValue>,
-    state: Option<String>,
-    from: Option<String>,
-    to: Option<String>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Word {
-    Check,
-    Put,
-    Create,
-    Delete,
-    Transition,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ConditionText {
-    Any,
-    Absent,
-    Present,
-    Version(u64),
-}
-
-/// A key as a number, or in the text form of its kind.
-enum KeyText {
-    U64(u64),
-    I64(i64),
-    Text(String),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BytesText {
-    base64: String,
-}
-
-/// A field that is there, also if it is null.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-impl<'de> Deserialize<'de> for KeyText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyText, D::Error> {
-        struct Form;
-
-        impl Visitor<'_> for Form {
-            type Value = KeyText;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("a key: a whole number of 64 bits, or a text")
-            }
-
-            fn visit_u64<E>(self, number: u64) -> Result<KeyText, E> {
-                Ok(KeyText::U64(number))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<KeyText, E> {
-                Ok(KeyText::I64(number))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<KeyText, E> {
-                Ok(KeyText::Text(text.to_owned()))
-            }
-        }
-
-        deserializer.deserialize_any(Form)
-    }
-}
-
-impl<'de> Deserialize<'de> for Described {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
-        struct Form;
-
-        impl<'de> Visitor<'de> for Form {
-            type Value = Described;
-
-            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("descriptions of tables by name")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
-                let mut tables = HashMap::new();
-                while let Some((name, table)) = map.next_entry::<String, TableText>()? {
-                    let shown = quoted(&name);
-                    if tables.insert(name, table).is_some() {
-                        return Err(A::Error::custom(format_args!("table `{shown}` is described twice")));
-                    }
-                }
-                Ok(Described(tables))
-            }
-        }
-
-        deserializer.deserialize_map(Form)
-    }
-}
-
 pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
-    let read: BatchText<'_> = serde_json::from_str(text).map_err(|cause| not_a_batch(&cause))?;
+    let Object(read): Object<BatchText<'_>> = serde_json::from_str(text).map_err(|cause| not_a_batch(&cause))?;
     let mut batch = Batch::new();
-    if let Some(once) = &read.once {
-        batch = batch.once(&once.key().map_err(|cause| {
-            let kind = cause.kind();
-            cause.into_kind(kind, "remembered key of a batch is refused")
-        })?);
+    if let Some(Object(once)) = &read.once {
+        let key = once.key();
+        batch = batch.once(&key.map_err(|cause| cause.within("remembered key of a batch is refused"))?);
     }
     let mut known = Known {
         described: read.tables.0,
         tables,
         met: HashMap::new(),
     };
-    for (place, operation) in read.operations.iter().enumerate() {
+    for (place, Object(operation)) in read.operations.iter().enumerate() {
         let pushed = operation.operation(&mut known).and_then(|ready| batch.push(ready));
         pushed.map_err(|cause| in_operation(place, cause))?;
+    }
+    // Also what no operation names is a description.
+    for (name, Object(table)) in &known.described {
+        let declared = catalog::check_name(name).and_then(|()| table.declared(name));
+        declared.map_err(|cause| {
+            let kind = cause.kind();
+            cause.into_kind(
+                kind,
+                format!("description of a table is refused, table={:?}", quoted(name)),
+            )
+        })?;
     }
     batch.ready()?;
     Ok(batch)
@@ -198,17 +55,6 @@ pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
 fn not_a_batch(cause: &serde_json::Error) -> Error {
     let message = format!("not a batch, line={}, column={}", cause.line(), cause.column());
     Error::with_source(ErrorKind::Invalid, message, quoted(&cause.to_string()))
-}
-
-/// The beginning and the end of a text that may be long.
-fn quoted(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= QUOTED_MAX {
-        return text.to_owned();
-    }
-    let head: String = text.chars().take(QUOTED_MAX / 2).collect();
-    let tail: String = text.chars().skip(count - QUOTED_MAX / 2).collect();
-    format!("{head} .. {tail}")
 }
 
 impl OnceText {
@@ -231,7 +77,7 @@ impl OnceText {
 
 /// The tables that operations may name.
 struct Known<'t> {
-    described: HashMap<String, TableText>,
+    described: BTreeMap<String, Object<TableText>>,
     tables: &'t [TableInfo],
     met: HashMap<String, Arc<BatchTable>>,
 }
@@ -243,7 +89,7 @@ impl Known<'_> {
         }
         catalog::check_name(name)?;
         let declared = match self.described.get(name) {
-            Some(text) => text.declared(name)?,
+            Some(Object(text)) => text.declared(name)?,
             None => {
                 let info = self.tables.iter().find(|info| info.name() == name);
                 let info = info.ok_or_else(|| {
@@ -267,7 +113,7 @@ impl TableText {
         let mut declared = Declared::open(name, self.key.parse()?, self.codec.parse()?);
         declared.schema = self.schema;
         if let Some(machine) = &self.machine {
-            declared.machine = Some(machine.as_ref().map(MachineText::machine).transpose()?);
+            declared.machine = Some(machine.as_ref().map(|Object(text)| text.machine()).transpose()?);
         }
         Ok(declared)
     }
@@ -349,9 +195,9 @@ impl OperationText<'_> {
 
     fn condition(&self) -> Condition {
         match self.condition {
-            None | Some(ConditionText::Any) => Condition::Any,
-            Some(ConditionText::Absent) => Condition::Absent,
-            Some(ConditionText::Present) => Condition::Present,
+            None | Some(ConditionText::Word(ConditionWord::Any)) => Condition::Any,
+            Some(ConditionText::Word(ConditionWord::Absent)) => Condition::Absent,
+            Some(ConditionText::Word(ConditionWord::Present)) => Condition::Present,
             Some(ConditionText::Version(version)) => Condition::Version(version),
         }
     }
@@ -374,7 +220,7 @@ fn encode_value(value: &RawValue, codec: CodecId) -> Result<Vec<u8>> {
         return Json::compact(value.get().as_bytes());
     }
     let message = format!("value is not bytes as {{\"base64\":\"..\"}}, codec={codec}");
-    let text: BytesText = serde_json::from_str(value.get())
+    let Object(text): Object<BytesText> = serde_json::from_str(value.get())
         .map_err(|cause| Error::with_source(ErrorKind::Invalid, message.as_str(), quoted(&cause.to_string())))?;
     BASE64
         .decode(text.base64)

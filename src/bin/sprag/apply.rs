@@ -129,7 +129,8 @@ fn open_input(batch: &Path) -> Result<Box<dyn Read>, Failure> {
     Ok(Box::new(file))
 }
 
-/// Carries out one batch after the other. The answer is that of the last one; those before it are written as they come.
+/// Carries out one batch after the other. Each answer is written before the next batch is waited for, so that whoever feeds a pipe
+/// can go by it.
 pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Answer, Failure> {
     let left = Rc::new(Cell::new(INPUT_BYTES_MAX));
     let source = Bounded {
@@ -139,14 +140,13 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
     let texts = serde_json::Deserializer::from_reader(BufReader::new(source)).into_iter::<Box<RawValue>>();
     let progress = Progress::counting("batches", io::stdout().is_terminal());
     let mut store = None;
-    let mut last: Option<Answer> = None;
+    let mut is_empty = true;
+    let mut unseen: Option<io::Error> = None;
     let mut any_rejected = false;
     for (done, text) in texts.enumerate() {
-        if let Some(answer) = last.take() {
-            answer.write_line(json).map_err(|cause| {
-                let doing = format!("write the verdicts to stdout, batches_done={done}");
-                Failure::io(&doing, None, &cause)
-            })?;
+        if let Some(cause) = &unseen {
+            let doing = format!("write the verdicts to stdout, batches_done={done}");
+            return Err(Failure::io(&doing, None, cause));
         }
         let in_batch = |failure: Failure| failure.inside(&format!("batch={done}"));
         let text = text.map_err(|cause| in_batch(unreadable(&cause)))?;
@@ -161,10 +161,14 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
         any_rejected |= matches!(outcome, Outcome::Rejected(_));
         let shown = Shown::new(&outcome, args.dry_run);
         let work = if args.dry_run { Work::Read } else { Work::Write };
-        last = Some(Answer::new(json, work, &shown, || shown.text())?);
+        unseen = Answer::new(json, work, &shown, || shown.text())?.write_line(json).err();
+        is_empty = false;
     }
-    let answer = last.ok_or_else(|| Failure::invalid("the input holds no batch"))?;
-    Ok(if any_rejected { answer.with_code(3) } else { answer })
+    match unseen {
+        Some(cause) if args.dry_run => Err(Failure::io("write the answer to stdout", None, &cause)),
+        _ if is_empty => Err(Failure::invalid("the input holds no batch")),
+        _ => Ok(Answer::written().with_code(if any_rejected { 3 } else { 0 })),
+    }
 }
 
 fn carry_out(store: &Store, text: &str, dry_run: bool) -> Result<Outcome, Failure> {

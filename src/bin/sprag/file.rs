@@ -76,6 +76,8 @@ struct ShownTable {
     schema: u32,
     machine: Option<String>,
     states: Vec<ShownState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    migrating_to: Option<u32>,
 }
 
 /// A state and how many records are in it.
@@ -89,8 +91,9 @@ impl ShownTable {
     fn new(tx: &ReadTx<'_>, info: &TableInfo) -> Result<ShownTable, Failure> {
         let machine = info.machine();
         let counts = match machine {
-            Some(_) => tx.state_counts(&info.open())?,
-            None => Vec::new(),
+            // While a table is migrated its records are nobody's.
+            Some(_) if info.migrating_to().is_none() => tx.state_counts(&info.open())?,
+            _ => Vec::new(),
         };
         let states = counts.into_iter().map(|(state, records)| ShownState {
             state: state.unwrap_or_default(),
@@ -103,6 +106,7 @@ impl ShownTable {
             schema: info.schema(),
             machine: machine.map(|machine| machine.name().to_owned()),
             states: states.collect(),
+            migrating_to: info.migrating_to(),
         })
     }
 
@@ -117,9 +121,12 @@ impl ShownTable {
         } = self;
         let mut text = format!("table {name:?} key={key} codec={codec} schema={schema}");
         if let Some(machine) = &self.machine {
-            let states = self.states.iter().map(|one| format!("{}:{}", one.state, one.records));
+            let states = self.states.iter().map(|one| format!("{:?}:{}", one.state, one.records));
             let states: Vec<_> = states.collect();
-            text.push_str(&format!(" machine={machine} states={}", states.join(",")));
+            text.push_str(&format!(" machine={machine:?} states={}", states.join(",")));
+        }
+        if let Some(number) = self.migrating_to {
+            text.push_str(&format!(" migrating_to={number}"));
         }
         plain(&text)
     }

@@ -39,7 +39,7 @@ With --json, one object on one line of stdout:
   transition   {\"outcome\":\"applied\" or \"already there\",\"version\":..}
   apply        for each batch {\"outcome\":..,\"verdicts\":[..]} (see help apply)
   tables       {\"name\":..,\"key\":..,\"codec\":..,\"schema\":..,\"machine\":..,\"states\":[{\"state\":..,\"records\":..}]},
-               a line for each table
+               a line for each table; of one that is being migrated also \"migrating_to\":..
   machine      {\"machine\":..,\"initial\":..,\"cyclic\":..,\"states\":[..],\"moves\":[{\"from\":..,\"to\":..}]}, with a diagram also
                \"diagram\":..
   keys         {\"scope\":..,\"key\":..,\"first_at\":..,\"left_ns\":..}, a line for each key
@@ -108,7 +108,8 @@ pub const TABLES: &str = "\
 On stdout, a line for each table: its name, the kind of its keys, the encoding of its values, the number of its schema, and if its
 records have states, the machine and how many records are in each state. With --json:
   {\"name\":..,\"key\":..,\"codec\":..,\"schema\":..,\"machine\":..,\"states\":[{\"state\":..,\"records\":..}]}
-where machine is null and states is empty in a table without states.
+where machine is null and states is empty in a table without states. Of a table that is being migrated nothing is counted; it has
+\"migrating_to\":.., the number of its next schema, and until that migration is called again every other use of it is refused (6).
 
 Exit codes:
   0  printed
@@ -281,6 +282,7 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, corrupt, or a table is described otherwise than in the file
   7  no room, an I/O error, or read-only: the batch that the error names was not applied; or stdout is closed and batches are left
+     (on stderr then the verdict that could not be written, with its note, and behind it the error)
   8  the outcome of the batch that the error names is not known; apply it again";
 
 pub const STATS: &str = "\

@@ -29,6 +29,10 @@ fn whole_texts() -> Vec<Trial> {
             "duplicate field `operations`",
         ),
         (r#"{"operations":{}}"#.into(), "line=1, column=14"),
+        (
+            r#"[{"scope":"s","key":"k","keep":"1d"},{},[{"op":"delete","table":"t","key":1}]]"#.into(),
+            "line=1, column=0: invalid type: sequence, expected an object",
+        ),
         (format!(r#"{{"{long}":1}}"#), "unknown field `xxx"),
         (deep(100_000), "line=1"),
         (format!(r#"{{"operations":{}}}"#, deep(100_000)), "line=1"),
@@ -97,6 +101,40 @@ fn fields_of_operations() -> Vec<Trial> {
         (
             with(r#"{"op":"put","table":"t","key":-1,"value":1}"#),
             "operation=1: not a key of this kind, kind=u64",
+        ),
+    ]
+}
+
+/// Lists for objects, objects for words, and nulls.
+fn forms_of_operations() -> Vec<Trial> {
+    vec![
+        (
+            with(r#"["put","t",1,null,5,null,null,null]"#),
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            with(r#"{"op":{"put":null},"table":"t","key":1,"value":1}"#),
+            "invalid type: map, expected a string",
+        ),
+        (
+            with(r#"{"op":"put","table":"t","key":1,"condition":null,"value":1}"#),
+            "invalid type: null, expected a condition",
+        ),
+        (
+            with(r#"{"op":"put","table":"t","key":1,"condition":{"any":null},"value":1}"#),
+            "unknown field `any`, expected `version`",
+        ),
+        (
+            with(r#"{"op":"put","table":"t","key":1,"condition":[7],"value":1}"#),
+            "invalid type: sequence, expected a condition",
+        ),
+        (
+            with(r#"{"op":"put","table":"b","key":1,"value":["AA=="]}"#),
+            "operation=1: value is not bytes",
+        ),
+        (
+            with(r#"{"op":"put","table":"t","key":1,"state":null,"value":1}"#),
+            "invalid type: null",
         ),
     ]
 }
@@ -199,6 +237,15 @@ fn remembered_keys() -> Vec<Trial> {
             once(r#"{"scope":"s","key":"hex:0","keep":"7d"}"#),
             "not a key of this kind",
         ),
+        (once("null"), "invalid type: null, expected an object"),
+        (
+            once(r#"["s","k","7d",null]"#),
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            once(r#"{"scope":"s","key":"k","keep":"7d","issued_at":null}"#),
+            "invalid type: null",
+        ),
         (
             once(r#"{"scope":"s","key":"k","keep":"7"}"#),
             "a duration without a unit",
@@ -230,6 +277,18 @@ fn descriptions_of_tables() -> Vec<Trial> {
         ),
         (table(r#"{"key":"u64","codec":"xml"}"#), "operation=0: not a codec"),
         (table(r#"{"key":"u64"}"#), "missing field `codec`"),
+        (
+            table(r#"["u64","json",null,null]"#),
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            table(r#"{"key":"u64","codec":"json","machine":["m",["a"],"a",[],false]}"#),
+            "invalid type: sequence, expected an object",
+        ),
+        (
+            table(r#"{"key":"u64","codec":"json"},"no one's":{"key":"u128","codec":"json"}"#),
+            "description of a table is refused, table=\"no one's\": not a kind of key",
+        ),
         (
             table(r#"{"key":"u64","codec":"json"},"t":{"key":"u64","codec":"json"}"#),
             "table `t` is described twice",
@@ -266,6 +325,7 @@ fn hostile_text_is_refused_with_its_place_and_a_short_message() {
     let trials = [
         whole_texts(),
         fields_of_operations(),
+        forms_of_operations(),
         keys_of_operations(),
         values_and_sizes(),
         remembered_keys(),

@@ -129,6 +129,27 @@ fn what_has_no_form_as_text_is_refused_and_not_changed() {
 }
 
 #[test]
+fn a_text_that_is_no_unicode_is_refused_and_a_number_is_kept_as_it_is() {
+    for kept in [
+        r#""\ud83d\ude00""#,
+        r#"{"\u0061":1e999}"#,
+        "123456789012345678901234567890",
+        r#""\\ud800""#,
+    ] {
+        assert_eq!(Json::compact(kept.as_bytes()).unwrap(), kept.as_bytes());
+    }
+    for refused in [
+        r#""\ud800""#,
+        r#""\ude00\ud83d""#,
+        r#"{"a":["\ud83d\u0041"]}"#,
+        r#"{"\udfff":1}"#,
+    ] {
+        let told = text_of(ErrorKind::Invalid, Json::compact(refused.as_bytes()));
+        assert!(told.contains("cannot be read back"), "{told}");
+    }
+}
+
+#[test]
 fn a_table_that_is_not_described_is_the_one_of_the_file() {
     let store = small().in_memory().unwrap();
     store.put(BALANCES, &51, &100).unwrap();

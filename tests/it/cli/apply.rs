@@ -1,6 +1,8 @@
 //! `apply`: batches from files and pipes; the same batches through the library answer and store the same.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -106,6 +108,31 @@ fn each_batch_has_its_line_and_a_rejected_one_does_not_stop_the_others() {
 }
 
 #[test]
+fn each_verdict_comes_before_the_next_batch_is_waited_for() {
+    let place = Place::with_store();
+    place
+        .run(&["put", "FILE", "users", "ann", "1"])
+        .says("applied version=1");
+    let mut command = place.command(&["apply", "FILE"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut input = child.stdin.take().expect("its stdin");
+    let mut lines = BufReader::new(child.stdout.take().expect("its stdout")).lines();
+    for version in 2..5 {
+        let batch = format!(r#"{{"operations":[{{"op":"put","table":"users","key":"ann","value":{version}}}]}}"#);
+        writeln!(input, "{batch}").expect("written");
+        let line = lines.next().expect("a line").expect("read");
+        assert_eq!(line, format!("applied: unguarded version={version}"));
+    }
+    drop(input);
+    assert!(lines.next().is_none());
+    assert_eq!(child.wait().expect("ended").code(), Some(0));
+}
+
+#[test]
 fn a_transition_tells_the_state_found_and_why_it_was_refused() {
     let place = Place::with_store();
     let orders: Table<u64, i64, Stage, Json> = Table::new("orders");
@@ -158,7 +185,7 @@ fn bad_batches() -> Vec<(String, &'static str, &'static str)> {
             "invalid",
             "operation=0, batch=1",
         ),
-        (deep.clone(), "invalid", "not a batch, line=1, column=2, batch=1"),
+        (deep.clone(), "invalid", "not a batch, line=1, column=0, batch=1"),
         (
             format!(r#"{{"operations":[{{"op":"put",{users},"value":"{long}"}}]}}"#),
             "too_large",

@@ -296,7 +296,7 @@ fn the_tables_are_printed_with_schema_machine_and_the_records_in_each_state() {
     let lines = [
         "table \"blobs\" key=bytes codec=json schema=3",
         "table \"events\" key=i64 codec=json schema=0",
-        "table \"orders\" key=u64 codec=bincode schema=0 machine=orders states=new:3,packed:2,shipped:0",
+        "table \"orders\" key=u64 codec=bincode schema=0 machine=\"orders\" states=\"new\":3,\"packed\":2,\"shipped\":0",
         "table \"pairs\" key=(str,u64) codec=bincode schema=0",
         "table \"users\" key=str codec=json schema=0",
     ];
@@ -314,6 +314,35 @@ fn the_tables_are_printed_with_schema_machine_and_the_records_in_each_state() {
     let stats: serde_json::Value = serde_json::from_str(&place.json(&["stats", "FILE"]).out).expect("an object");
     let orders: serde_json::Value = serde_json::from_str(orders).expect("an object");
     assert_eq!(stats["tables"][2], orders);
+}
+
+#[test]
+fn a_table_that_is_being_migrated_is_told_as_such_and_hides_no_other() {
+    let place = filled();
+    let store = Store::open(&place.file).expect("the store");
+    let filled = store.write(|tx| (1000..1600).try_for_each(|key| tx.put(ORDERS, &key, &1).map(drop)));
+    filled.expect("written");
+    let mut calls = 0;
+    let stopped = store.migrate(ORDERS, ORDERS.schema(1), |key, record| {
+        calls += 1;
+        if calls > 605 + 300 {
+            store.put(USERS, "inside", key)?;
+        }
+        Ok::<_, Error>((record.value, record.state))
+    });
+    assert_eq!(stopped.map_err(|cause| cause.kind()), Err(sprag::ErrorKind::Invalid));
+    store.close().expect("closed");
+    let line = "table \"orders\" key=u64 codec=bincode schema=0 machine=\"orders\" states= migrating_to=1";
+    for command in ["tables", "stats"] {
+        let seen = place.run(&[command, "FILE"]);
+        assert_eq!((seen.code, seen.err.as_str()), (Some(0), ""), "{seen:?}");
+        let tables: Vec<_> = seen.out.lines().filter(|line| line.starts_with("table ")).collect();
+        assert_eq!((tables.len(), tables[2]), (5, line));
+    }
+    let object = "{\"name\":\"orders\",\"key\":\"u64\",\"codec\":\"bincode\",\"schema\":0,\"machine\":\"orders\",\
+        \"states\":[],\"migrating_to\":1}";
+    assert_eq!(place.json(&["tables", "FILE"]).out.lines().nth(2), Some(object));
+    place.json(&["scan", "FILE", "orders"]).fails(6, "schema");
 }
 
 /// A line without its times, which are those of the machine.

@@ -405,6 +405,29 @@ fn counts_come_in_the_order_of_the_file_with_its_zeros_and_a_state_that_is_new_t
     });
 }
 
+/// The first program has long used the table when the later one comes to it, for one write.
+#[test]
+fn counts_leave_out_no_record_in_a_state_that_was_added_behind_the_back_of_the_program() {
+    const DOORS: Table<u64, u64, Door<false>> = Table::new("doors");
+    const LATER: Table<u64, u64, Door<true>> = Table::new("doors");
+    let store = small().in_memory().expect("a store");
+    for key in 1..=3 {
+        store.put(DOORS, &key, &1).expect("a put");
+    }
+    let counted = |tx: &ReadTx<'_>| tx.state_counts(DOORS).expect("counted");
+    let before = [(Door("shut"), 3), (Door("open"), 0)];
+    assert_eq!(reading(&store, counted), before);
+    let created = store.write(|tx| {
+        tx.create(LATER, &4, &1, &Door("locked"))?.or_abort()?;
+        assert_eq!(kind_of(tx.state_counts(DOORS)), ErrorKind::Schema);
+        Ok::<_, Error>(())
+    });
+    created.expect("created");
+    assert_eq!(kind_of(store.read(|tx| tx.state_counts(DOORS))), ErrorKind::Schema);
+    writing(&store, |tx| tx.delete(LATER, &4));
+    assert_eq!(reading(&store, counted), before);
+}
+
 #[test]
 fn a_state_that_the_table_does_not_have_is_invalid_and_so_is_a_table_without_states() {
     let store = six();
