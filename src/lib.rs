@@ -132,6 +132,9 @@ mod guide {
     mod own_index {}
     #[doc = include_str!("../docs/guide/README.md")]
     mod questions {}
+    #[cfg(feature = "test-util")]
+    #[doc = include_str!("../docs/guide/proving.md")]
+    mod proving {}
     #[doc = include_str!("../docs/guide/remembered-keys.md")]
     mod remembered_keys {}
     #[doc = include_str!("../docs/guide/setting-values.md")]

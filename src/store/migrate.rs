@@ -85,7 +85,7 @@ impl Store {
         E: From<Error>,
     {
         inside::refuse_in_write(self.inner.id, "migrate")?;
-        let bytes_max = self.with_engine(|engine| Ok::<_, Error>(engine.commit_bytes_max()))?;
+        let bytes_max = self.with_engine("migrate", |engine| Ok::<_, Error>(engine.commit_bytes_max()))?;
         let migrate = Migrate::new(old, new, self.inner.verify_values, bytes_max)?;
         // It could see its own table change under it, and fail in the middle for good.
         let mut f = |key: &O::OwnedKey, record| {

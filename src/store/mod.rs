@@ -131,7 +131,7 @@ impl Store {
     /// # Errors
     /// `Closed`, and whatever `f` returns.
     pub fn read<R, E: From<Error>>(&self, f: impl FnOnce(&ReadTx<'_>) -> Result<R, E>) -> Result<R, E> {
-        self.with_engine(|engine| {
+        self.with_engine("read", |engine| {
             let txn = Txn::new(engine.read()?, engine.now());
             let _inside = inside::enter(self.inner.id, Inside::Read);
             f(&ReadTx::new(&self.inner, engine, txn))
@@ -150,7 +150,7 @@ impl Store {
     /// `Full`, `Io`, `ReadOnly`: not applied. `InDoubt`: a sync failed and whether this was applied is not known.
     pub fn write<R, E: From<Error>>(&self, f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>) -> Result<R, E> {
         inside::refuse_in_write(self.inner.id, "write")?;
-        self.with_engine(|engine| {
+        self.with_engine("write", |engine| {
             let writer = engine.begin()?;
             let mut tx = WriteTx::new(&self.inner, engine, Txn::new(Arc::new(writer.view()), writer.now()));
             let result = {
@@ -285,7 +285,7 @@ impl Store {
     /// As [`Store::write`]. What was freed before the error is free.
     pub fn sweep(&self) -> Result<Swept> {
         inside::refuse_in_write(self.inner.id, "sweep")?;
-        self.with_engine(|engine| engine.sweep().map(|keys| Swept { keys }))
+        self.with_engine("sweep", |engine| engine.sweep().map(|keys| Swept { keys }))
     }
 
     /// Figures of this store.
@@ -294,7 +294,7 @@ impl Store {
     /// `Closed`; `Invalid` inside a write of the same store.
     pub fn stats(&self) -> Result<Stats> {
         inside::refuse_in_write(self.inner.id, "stats")?;
-        self.with_engine(|engine| engine.figures().map(Stats::from))
+        self.with_engine("stats", |engine| engine.figures().map(Stats::from))
     }
 
     /// Takes the mark of the highest wall time back to the wall time of now, in a commit of its own.
@@ -306,7 +306,7 @@ impl Store {
     /// As [`Store::write`].
     pub fn reset_clock(&self) -> Result<()> {
         inside::refuse_in_write(self.inner.id, "clock reset")?;
-        self.with_engine(|engine| {
+        self.with_engine("reset_clock", |engine| {
             engine.reset_wall_mark();
             let ticket = engine.begin()?.commit(Vec::new())?;
             engine.wait(&ticket)
@@ -318,7 +318,7 @@ impl Store {
     /// # Errors
     /// `Io`, `Full`; `Closed`. Nothing is lost then, and the next call tries again.
     pub fn sync(&self) -> Result<()> {
-        self.with_engine(Engine::sync)
+        self.with_engine("sync", Engine::sync)
     }
 
     /// Waits for the calls under way, empties the log, and frees the lock and every descriptor before it returns, for all
@@ -336,12 +336,16 @@ impl Store {
         engine.close()
     }
 
-    fn with_engine<R, E: From<Error>>(&self, f: impl FnOnce(&Engine) -> Result<R, E>) -> Result<R, E> {
+    fn with_engine<R, E: From<Error>>(
+        &self,
+        call: &'static str,
+        f: impl FnOnce(&Engine) -> Result<R, E>,
+    ) -> Result<R, E> {
         inside::refuse_in_migrate(self.inner.id)?;
         if self.inner.closing.load(Ordering::Acquire) {
             return Err(closed().into());
         }
-        self.inner.probed.before();
+        self.inner.probed.before(call);
         let result = {
             let engine = self.inner.engine.read();
             f(engine.as_ref().ok_or_else(closed)?)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Told of each call of a store. It may block or unwind: the store holds no lock then, unless the call is made inside of a
 /// closure.
 pub trait Probe: Debug + Send + Sync {
-    /// A call begins.
-    fn before(&self);
+    /// A call of this name begins.
+    fn before(&self, call: &'static str);
     /// A call has ended, with whatever answer; not after one that unwound.
     fn after(&self);
     /// Inside of a closure, an operation begins.
@@ -19,8 +19,8 @@ pub trait Probe: Debug + Send + Sync {
 pub(super) struct Probed(pub(super) Option<Arc<dyn Probe>>);
 
 impl Probed {
-    pub(super) fn before(&self) {
-        self.tell(Probe::before);
+    pub(super) fn before(&self, call: &'static str) {
+        self.tell(|probe| probe.before(call));
     }
 
     pub(super) fn after(&self) {
@@ -32,7 +32,7 @@ impl Probed {
     }
 
     #[inline]
-    fn tell(&self, what: fn(&(dyn Probe + 'static))) {
+    fn tell(&self, what: impl FnOnce(&(dyn Probe + 'static))) {
         if cfg!(feature = "test-util")
             && let Some(probe) = &self.0
         {

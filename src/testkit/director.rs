@@ -40,8 +40,12 @@ pub(super) struct Director {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Points that the delivery passed.
-    points: u64,
+    /// The points that the delivery came to, in words.
+    points: Vec<String>,
+    /// Calls that began, the name of the last one, and how many operations began inside of it.
+    calls: u64,
+    call: &'static str,
+    operations: u64,
     end: Option<(u64, End)>,
     /// The machine is gone: whatever a delivery still does happens to nobody.
     gone: bool,
@@ -51,6 +55,34 @@ struct State {
     /// Calls that each copy is inside of.
     depths: Vec<usize>,
     turns: Option<Turns>,
+}
+
+/// Where a point is.
+#[derive(Clone, Copy)]
+enum Place {
+    Before(&'static str),
+    Inside,
+    After,
+}
+
+impl State {
+    fn words(&mut self, place: Place) -> String {
+        match place {
+            Place::Before(call) => {
+                self.calls += 1;
+                (self.call, self.operations) = (call, 0);
+                format!("before call {} ({call})", self.calls)
+            }
+            Place::Inside => {
+                self.operations += 1;
+                format!(
+                    "inside of call {} ({}), before operation {}",
+                    self.calls, self.call, self.operations
+                )
+            }
+            Place::After => format!("after call {} ({})", self.calls, self.call),
+        }
+    }
 }
 
 /// Deliveries that take turns; at most one of them runs.
@@ -84,15 +116,16 @@ impl Director {
     /// A delivery begins: its points count from zero, and it ends at `end` if it comes so far.
     pub(super) fn begin(&self, copies: usize, end: Option<(u64, End)>, disk: &SimDisk) {
         let mut state = self.state.lock();
-        state.points = 0;
+        state.points.clear();
+        (state.calls, state.operations) = (0, 0);
         state.end = end;
         state.depths = vec![0; copies];
         state.disk = Some(disk.clone());
     }
 
-    /// Points that were passed since [`Director::begin`].
-    pub(super) fn points(&self) -> u64 {
-        self.state.lock().points
+    /// The points since [`Director::begin`], in words.
+    pub(super) fn points(&self) -> Vec<String> {
+        self.state.lock().points.clone()
     }
 
     /// The machine ends now, in the middle of whatever is being done, and leaves this disk.
@@ -116,14 +149,15 @@ impl Director {
         state.left.take()
     }
 
-    fn point(&self) {
+    fn point(&self, place: Place) {
         let mut state = self.state.lock();
         if state.gone {
             drop(state);
             resume_unwind(Box::new(Stopped));
         }
-        let here = state.points;
-        state.points += 1;
+        let here = state.points.len() as u64;
+        let words = state.words(place);
+        state.points.push(words);
         let Some((_, end)) = state.end.filter(|(at, _)| *at == here) else {
             return;
         };
@@ -201,14 +235,14 @@ impl Director {
 }
 
 impl Probe for Director {
-    fn before(&self) {
+    fn before(&self, call: &'static str) {
         let Some(copy) = COPY.get() else { return };
         let outermost = Self::depth(&mut self.state.lock(), copy).is_some_and(|depth| *depth == 0);
         // Inside of a closure the writer lock may be held, which the others would wait for.
         if outermost {
             self.wait_for_turn(copy);
         }
-        self.point();
+        self.point(Place::Before(call));
         if let Some(depth) = Self::depth(&mut self.state.lock(), copy) {
             *depth += 1;
         }
@@ -219,12 +253,12 @@ impl Probe for Director {
         if let Some(depth) = Self::depth(&mut self.state.lock(), copy) {
             *depth = depth.saturating_sub(1);
         }
-        self.point();
+        self.point(Place::After);
     }
 
     fn inside(&self) {
         if COPY.get().is_some() {
-            self.point();
+            self.point(Place::Inside);
         }
     }
 }

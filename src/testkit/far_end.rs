@@ -87,7 +87,7 @@ impl FarEnd {
     /// [`HungUp`], as the history has it.
     pub fn call(&self, effect_id: impl fmt::Display) -> Result<(), HungUp> {
         let director = self.0.lock().director.clone();
-        director.before();
+        director.before("far end");
         let hung_up = {
             let mut state = self.0.lock();
             let call = state.calls;

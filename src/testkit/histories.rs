@@ -110,20 +110,16 @@ where
 
     /// Stopped between any two calls, by a panic, a kill and a power loss; then delivered again.
     fn stops(&mut self) -> Outcome {
-        for point in 0..=self.size.points {
+        let points = self.size.points.clone();
+        for (point, place) in points.iter().enumerate() {
             for (end, what) in [
                 (End::Panic, "the handler panics"),
                 (End::Kill, "the process is killed"),
                 (End::PowerLoss, "the power fails"),
             ] {
                 let mut trial = self.trial()?;
-                let told = trial.deliver(0, Some((point, end)));
-                let place = if point < self.size.points {
-                    format!("before point {} of {}", point + 1, self.size.points)
-                } else {
-                    "behind its last call".to_owned()
-                };
-                trial.step(format!("delivered, and {what} {place} of the handler"));
+                let told = trial.deliver(0, Some((point as u64, end)));
+                trial.step(format!("delivered, and {what} {place}"));
                 trial.heard(0, told);
                 trial.recover()?;
                 trial.deliver_until_answered(0);
@@ -244,10 +240,10 @@ where
         type Change = fn(&ManualClock, Duration);
         let changes: [(&str, bool, Change); 7] = [
             ("the wall clock is set back by a year", false, |clock, _| {
-                clock.jump_wall_secs(-YEAR)
+                clock.jump_wall_secs(-YEAR);
             }),
             ("the wall clock is set forward by thirty years", false, |clock, _| {
-                clock.jump_wall_secs(30 * YEAR)
+                clock.jump_wall_secs(30 * YEAR);
             }),
             (
                 "the longest time passes after which a repeat can come",

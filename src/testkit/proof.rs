@@ -59,9 +59,9 @@ use std::collections::BTreeMap;
 /// Nothing sleeps, and the same seed gives the same histories, if the handler itself is deterministic: one that draws random
 /// numbers or reads a clock is not. A handler must not wait for another delivery, and must not keep the store.
 pub struct Proof<'h, M, R, E> {
-    pub(super) handler: Box<dyn Fn(&Store, &M) -> Result<R, E> + Sync + 'h>,
+    pub(super) handler: Box<Handler<'h, M, R, E>>,
     pub(super) messages: Vec<M>,
-    setup: Box<dyn Fn(&Store) -> Result<(), Error> + 'h>,
+    setup: Box<Setup<'h>>,
     pub(super) options: Options,
     pub(super) free: Free,
     pub(super) answers_may_differ: bool,
@@ -69,6 +69,12 @@ pub struct Proof<'h, M, R, E> {
     pub(super) late_by: Duration,
     pub(super) seed: u64,
 }
+
+/// A handler, shared by the threads that call it at the same time.
+pub(super) type Handler<'h, M, R, E> = dyn Fn(&Store, &M) -> Result<R, E> + Sync + 'h;
+
+/// What fills a new store.
+type Setup<'h> = dyn Fn(&Store) -> Result<(), Error> + 'h;
 
 /// What is right: the end of deliveries of which none came twice.
 pub(super) struct Once<R> {
@@ -79,10 +85,10 @@ pub(super) struct Once<R> {
 }
 
 /// How long one delivery is, in what can go wrong on its way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Size {
-    /// Points between two calls.
-    pub(super) points: u64,
+    /// Points before, inside of and after its calls, in words.
+    pub(super) points: Vec<String>,
     /// Calls of the disk that change something.
     pub(super) events: u64,
     /// Calls of the far end.
@@ -213,7 +219,7 @@ where
         let mut trial = Trial::new(self, founded, None)?;
         let mut answers = BTreeMap::new();
         let mut size = Size {
-            points: 0,
+            points: Vec::new(),
             events: 0,
             calls: 0,
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::contents::Contents;
 use super::director::{AsCopy, Director, End, Stopped};
 use super::far_end::{When, broken};
-use super::proof::{Once, Proof};
+use super::proof::{Handler, Once, Proof};
 use super::report::{Broken, Rule};
 use crate::disk::crash::CrashPlan;
 use crate::disk::sim::SimDisk;
@@ -111,7 +111,7 @@ where
         self.steps.push(what.into());
     }
 
-    pub(super) fn points(&self) -> u64 {
+    pub(super) fn points(&self) -> Vec<String> {
         self.director.points()
     }
 
@@ -283,7 +283,7 @@ where
 
 /// Calls the handler on this thread, as one of the copies.
 fn call<M, R, E: Debug>(
-    handler: &(dyn Fn(&Store, &M) -> Result<R, E> + Sync + '_),
+    handler: &Handler<'_, M, R, E>,
     store: &Store,
     message: &M,
     director: &Director,
