@@ -4,6 +4,7 @@
 //! that are remembered a mismatch.
 
 use super::operation::{Act, Operation};
+use crate::codec::CodecId;
 
 pub(super) fn canonical(operations: &[Operation]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -13,24 +14,23 @@ pub(super) fn canonical(operations: &[Operation]) -> Vec<u8> {
         part(&mut out, word(&operation.act).as_bytes());
         part(&mut out, declared.name.as_bytes());
         part(&mut out, declared.key.to_string().as_bytes());
-        part(&mut out, declared.codec.to_string().as_bytes());
         part(&mut out, &operation.key);
         match &operation.act {
             Act::Check(condition) | Act::Delete(condition) => part(&mut out, condition.to_string().as_bytes()),
             Act::Put(condition, value) => {
                 part(&mut out, condition.to_string().as_bytes());
-                part(&mut out, value);
+                put_value(&mut out, declared.codec, value);
             }
             Act::Create(state, value) => {
                 part(&mut out, state.as_bytes());
-                part(&mut out, value);
+                put_value(&mut out, declared.codec, value);
             }
             Act::Transition { from, to, value } => {
                 part(&mut out, from.as_bytes());
                 part(&mut out, to.as_bytes());
                 // The word says whether there is one.
                 if let Some(value) = value {
-                    part(&mut out, value);
+                    put_value(&mut out, declared.codec, value);
                 }
             }
         }
@@ -47,6 +47,12 @@ fn word(act: &Act) -> &'static str {
         Act::Transition { value: None, .. } => "transition",
         Act::Transition { value: Some(_), .. } => "transition with",
     }
+}
+
+/// The same bytes of another codec are another value.
+fn put_value(out: &mut Vec<u8>, codec: CodecId, value: &[u8]) {
+    part(out, codec.to_string().as_bytes());
+    part(out, value);
 }
 
 fn part(out: &mut Vec<u8>, bytes: &[u8]) {

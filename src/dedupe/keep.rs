@@ -69,10 +69,16 @@ impl FromStr for Keep {
             .filter(|unit| !unit.is_empty())
             .peekable();
         if units.peek().is_none() {
-            return Err(refused(text, &format!("without a unit, units={}", UNITS.join(" "))));
+            return Err(refused(
+                text,
+                &format!("without a unit, units={}, or {FOREVER}", UNITS.join(" ")),
+            ));
         }
         if units.any(|unit| !UNITS.contains(&unit)) {
-            return Err(refused(text, &format!("with another unit, units={}", UNITS.join(" "))));
+            return Err(refused(
+                text,
+                &format!("with another unit, units={}, or {FOREVER}", UNITS.join(" ")),
+            ));
         }
         match humantime::parse_duration(text) {
             Ok(time) if time <= Duration::from_secs(KEEP_TEXT_DAYS_MAX * 86_400) => Ok(Keep::For(time)),

@@ -275,8 +275,9 @@ fn compare(info: &TableInfo, declared: &Declared) -> Result<Option<Machine>> {
 /// Nobody but the migration may see a table whose records are of two shapes.
 pub(super) fn under_way(table: &str, file: &Shape, target: &Shape) -> Error {
     let (from, to) = (file.schema, target.schema);
-    let message =
-        format!("table is being migrated: call that migrate again, table={table}, schema_from={from}, schema_to={to}");
+    let message = format!(
+        "table is being migrated: run the program that migrates it again, table={table}, schema_from={from}, schema_to={to}"
+    );
     Error::new(ErrorKind::Schema, message)
 }
 
@@ -290,13 +291,14 @@ pub(super) fn compare_shape(table: &str, file: &Shape, declared: &Declared) -> R
     if file.key != declared.key {
         return Err(differs("key", &file.key, &declared.key));
     }
-    if file.codec != declared.codec {
-        return Err(differs("codec", &file.codec, &declared.codec));
-    }
+    // Before the rest, since it says which of the two is newer.
     if let Some(schema) = declared.schema
         && schema != file.schema
     {
         return Err(differs("schema", &file.schema, &schema));
+    }
+    if file.codec != declared.codec {
+        return Err(differs("codec", &file.codec, &declared.codec));
     }
     let Some(machine) = &declared.machine else {
         return Ok(None);

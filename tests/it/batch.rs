@@ -260,6 +260,31 @@ fn checks_ask_for_the_state_before_their_batch_wherever_they_stand() {
     assert!(matches!(store.apply(&batch).unwrap(), Outcome::Rejected(_)));
 }
 
+/// Only values are bound with their codec: what was deleted or moved is the same request in any.
+#[test]
+fn a_remembered_batch_without_values_is_a_repeat_after_its_table_got_another_codec() {
+    let json: Table<u64, i64, sprag::Stateless, sprag::Json> = Table::new("balances").schema(1);
+    let store = small().in_memory().unwrap();
+    store.put(BALANCES, &51, &140).unwrap();
+    let before = Batch::new()
+        .once(&once("gone"))
+        .delete(BALANCES, &51)
+        .check(BALANCES, &52, Condition::Absent);
+    assert!(matches!(store.apply(&before).unwrap(), Outcome::Applied { .. }));
+    let put = Batch::new().once(&once("put")).put(BALANCES, &53, &1);
+    assert!(matches!(store.apply(&put).unwrap(), Outcome::Applied { .. }));
+    let migrated = store.migrate(BALANCES, json, |_, record| Ok::<_, sprag::Error>((record.value, ())));
+    assert_eq!(migrated.unwrap(), 1);
+    let after = Batch::new()
+        .once(&once("gone"))
+        .delete(json, &51)
+        .check(json, &52, Condition::Absent);
+    assert!(matches!(store.apply(&after).unwrap(), Outcome::Repeat { .. }));
+    let put = Batch::new().once(&once("put")).put(json, &53, &1);
+    assert_eq!(kind_of(store.apply(&put)), ErrorKind::Mismatch);
+    assert_eq!(store.get(json, &53).unwrap().unwrap().value, 1);
+}
+
 /// Else the next delivery, after somebody else's write, would hear Rejected.
 #[test]
 fn a_batch_that_is_already_so_stores_its_key_and_nothing_else() {

@@ -470,7 +470,8 @@ fn stopped_after(store: &Store, count: u64, records: u64) {
     assert_eq!(stopped, Err(Stop::Here(records)));
 }
 
-const UNDER_WAY: &str = "table is being migrated: call that migrate again, table=balances, schema_from=0, schema_to=1";
+const UNDER_WAY: &str =
+    "table is being migrated: run the program that migrates it again, table=balances, schema_from=0, schema_to=1";
 
 fn refused_while_under_way<T>(store: &Store, table: T, key: &T::Key, value: &T::Value)
 where

@@ -15,9 +15,9 @@ impl Batch {
     /// Reads a batch. Tables that it names and does not describe are taken from `tables`, those of the file; see
     /// [`ReadTx::tables`](crate::ReadTx::tables).
     ///
-    /// A remembered key is bound to the values as they are encoded. So a batch whose table was migrated to another codec or
-    /// shape since is another request: keep such keys for less time than migrations are apart, or migrate when nothing is under
-    /// way.
+    /// A remembered key is bound to the values as they are encoded. So a batch that writes values, and comes again after its
+    /// table was migrated to another codec, is another request, a `Mismatch`: migrate when no repeat can come any more. The
+    /// same text with its own description of the tables is the same request.
     ///
     /// ```
     /// use sprag::{Batch, Outcome, Store};

@@ -181,7 +181,7 @@ pub struct ScanArgs {
     pub table: String,
 
     /// Only keys that begin with this: texts and bytes by their first characters or bytes, pairs by the whole of their first
-    /// part. Numbers have no prefix.
+    /// part (--prefix ann for (ann,1)). Numbers have no prefix. Not with --from or --to.
     #[arg(long, value_name = "KEY", allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     pub prefix: Option<String>,
 
@@ -270,8 +270,7 @@ pub struct PutArgs {
 /// Under which key the operation is remembered.
 #[derive(Debug, Args)]
 pub struct OnceArgs {
-    /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing; see
-    /// "Once" below. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes, as text, or hex: and
+    /// Remember this operation under a key, so that a repeat of it answers what the first one did and writes nothing. Scope: 1 to 64 of A-Z a-z 0-9 . _ -; behind the first slash, the key: 1 to 255 bytes, as text, or hex: and
     /// two digits a byte.
     #[arg(long, value_name = "SCOPE/KEY", requires = "keep", value_parser = once_name)]
     once: Option<OnceName>,

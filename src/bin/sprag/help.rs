@@ -223,14 +223,14 @@ A repeat of a delete is safe if nobody makes the record anew in between, or with
 --once: the repeat then says so (repeat, with the version that was removed) and removes nothing.
 
 Exit codes:
-  0  applied or already gone
+  0  applied, already gone or repeat
   2  usage, or KEY is not of the table's kind
-  3  the condition does not hold
+  3  the condition does not hold, or the remembered key belongs to another operation
   4  there is no such file or table
   5  another process has the file open
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: nothing was removed
-  8  the outcome is not known; call again; applied or already gone does not tell who removed the record";
+  8  the outcome is not known; call again, with the same --once if there was one; without, applied or already gone does not tell who removed the record";
 
 pub const TRANSITION: &str = "\
 Words on stdout: applied, already there (the record is in state TO; by whom it was moved is not known). With --json:
@@ -247,14 +247,14 @@ A repeat of a transition is safe where the machine has no cycle. In others use -
 the version that the first one made) and moves nothing.
 
 Exit codes:
-  0  applied or already there
+  0  applied, already there or repeat
   2  usage, no such state or move, a table without states, or KEY is not of the table's kind
-  3  refused: the record is in another state
+  3  refused: the record is in another state; or the remembered key belongs to another operation
   4  there is no such file, table or record
   5  another process has the file open
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: nothing was written
-  8  the outcome is not known; call again; already there, or late if others moved it on, does not tell who moved it";
+  8  the outcome is not known; call again, with the same --once if there was one; without, already there, or late if others moved it on, does not tell who moved it";
 
 pub const APPLY: &str = "\
 The input is one JSON object, or several, as JSON lines: a batch each, in a commit of its own. All of a batch is applied or
@@ -269,6 +269,9 @@ before under its once); rejected (nothing was written). Behind them one verdict 
 has no condition), already, or fails with what was found. With --json:
   {\"outcome\":..,\"verdicts\":[{\"verdict\":..,\"version\":..},{\"verdict\":\"fails\",\"found\":{\"version\":..,\"state\":..},\"why\":..}]}
 for repeat also \"first_at\":.., for a dry run also \"dry_run\":true.
+
+With --dry-run each batch is judged against the file as it is, without those before it. The file stays open from the first batch to
+the end of the input, so others are told Busy while a pipe is open.
 
 A rejected batch does not stop those behind it. An error does; it names the batch, which is counted from 0, and where it is known
 the operation, line and column (those of a batch that could be read as JSON are counted from its beginning). Batches before it
