@@ -20,17 +20,6 @@ pub enum Promise {
     OncePerEffectId,
 }
 
-impl Promise {
-    /// The rule that is broken if it is not kept.
-    pub(super) fn rule(self) -> Rule {
-        match self {
-            Promise::AtMostOnce => Rule::RecordBeforeEffect,
-            Promise::AtLeastOnce => Rule::RecordAfterEffect,
-            Promise::OncePerEffectId => Rule::SameEffectId,
-        }
-    }
-}
-
 /// A far end that counts the effects that reach it by their id. Clones share it: give one to the handler, one to the proof.
 ///
 /// In some histories it hangs up, before it has applied the effect or after.
@@ -50,6 +39,8 @@ struct State {
 pub(super) enum When {
     Before,
     After,
+    /// It hangs up before it applies, and goes on so until it recovers.
+    Down,
 }
 
 /// The far end hung up: whether it has applied the effect is not known.
@@ -92,9 +83,10 @@ impl FarEnd {
             let mut state = self.0.lock();
             let call = state.calls;
             state.calls += 1;
-            let when = state.hang_up.filter(|(at, _)| *at == call).map(|(_, when)| when);
+            let strikes = |(at, when): &(u64, When)| *at == call || (*at < call && *when == When::Down);
+            let when = state.hang_up.filter(strikes).map(|(_, when)| when);
             // A machine that is gone sends nothing.
-            if when != Some(When::Before) && !director.is_gone() {
+            if matches!(when, None | Some(When::After)) && !director.is_gone() {
                 *state.applied.entry(effect_id.to_string()).or_default() += 1;
             }
             when.is_some()
@@ -118,26 +110,36 @@ impl FarEnd {
         };
     }
 
+    /// It hangs up no more.
+    pub(super) fn recovers(&self) {
+        self.0.lock().hang_up = None;
+    }
+
     pub(super) fn calls(&self) -> u64 {
         self.0.lock().calls
     }
 }
 
-/// What is wrong with the effects, if they are not as promised; `once` are those of one delivery.
-pub(super) fn broken(promise: Promise, once: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Option<String> {
+/// What is wrong with the effects, and the rule that it breaks; `once` are those of one delivery.
+pub(super) fn broken(
+    promise: Promise,
+    once: &BTreeMap<String, u64>,
+    found: &BTreeMap<String, u64>,
+) -> Option<(Rule, String)> {
     let total = |effects: &BTreeMap<String, u64>| effects.values().sum::<u64>();
-    let kept = match promise {
-        Promise::AtMostOnce => total(found) <= total(once),
-        Promise::AtLeastOnce => total(found) >= total(once),
-        Promise::OncePerEffectId => found.keys().eq(once.keys()),
+    let rule = match promise {
+        Promise::AtMostOnce if total(found) > total(once) => Rule::RecordBeforeEffect,
+        Promise::AtLeastOnce if total(found) < total(once) => Rule::RecordAfterEffect,
+        Promise::OncePerEffectId if total(found) < total(once) => Rule::RecordAfterEffect,
+        Promise::OncePerEffectId if !found.keys().eq(once.keys()) => Rule::SameEffectId,
+        _ => return None,
     };
-    (!kept).then(|| {
-        format!(
-            "effects at the far end: {}, and of one delivery: {}",
-            shown(found),
-            shown(once)
-        )
-    })
+    let difference = format!(
+        "effects at the far end: {}, and of one delivery: {}",
+        shown(found),
+        shown(once)
+    );
+    Some((rule, difference))
 }
 
 fn shown(effects: &BTreeMap<String, u64>) -> String {

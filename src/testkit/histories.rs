@@ -11,6 +11,7 @@ use super::report::{Broken, Proved, Rule};
 use super::trial::{About, Trial};
 use crate::ManualClock;
 use crate::disk::crash::CrashPlan;
+use crate::disk::fault::FaultKind;
 use crate::disk::sim::SimDisk;
 
 /// Most orders that are tried of two copies at the same time; handlers of a few calls have fewer.
@@ -28,6 +29,10 @@ const REPEATS: About = About {
 const CUT_SHORT: About = About {
     state: Rule::OneCommit,
     answer: Rule::RememberResult,
+};
+const FAILS: About = About {
+    state: Rule::PassErrorsOn,
+    answer: Rule::PassErrorsOn,
 };
 const AT_ONCE: About = About {
     state: Rule::LookAndWrite,
@@ -60,7 +65,7 @@ where
     E: Debug + Send,
 {
     let founded = proof.founded()?;
-    let (once, size) = proof.once(&founded, &[0])?;
+    let (once, size) = proof.reference(&founded)?;
     let mut all = All {
         proof,
         founded,
@@ -73,9 +78,11 @@ where
     all.hang_ups()?;
     all.disk_ends()?;
     all.two_at_once()?;
+    all.disk_fails()?;
     all.repeats(3)?;
     all.clocks()?;
     all.among()?;
+    all.others_at_once()?;
     all.many_at_once()?;
     all.repeats(11)?;
     Ok(Proved { histories: all.tried })
@@ -157,14 +164,49 @@ where
         Ok(())
     }
 
-    /// The far end hangs up at each call, before and after it has applied the effect.
+    /// The disk fails from each of its calls on, and works again after the delivery. Whoever is told an error delivers again.
+    fn disk_fails(&mut self) -> Outcome {
+        for event in 0..self.size.events {
+            for kind in [
+                FaultKind::WriteSynced,
+                FaultKind::WriteSyncedLanded,
+                FaultKind::Sync,
+                FaultKind::Write,
+            ] {
+                let mut trial = self.trial()?;
+                let told = trial.deliver_on_failing_disk(0, kind, event);
+                trial.step(format!(
+                    "delivered, and the disk fails ({kind:?}) behind {event} such calls"
+                ));
+                let about = if trial.heard(0, told) {
+                    FAILS
+                } else {
+                    trial.deliver_until_answered(0);
+                    REPEATS
+                };
+                trial.judge(&self.once, about)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The far end hangs up at each call, before and after it has applied the effect, or is down for the whole delivery.
     fn hang_ups(&mut self) -> Outcome {
         for call in 0..self.size.calls {
-            for (when, what) in [(When::Before, "before it applied"), (When::After, "after it applied")] {
+            for (when, what) in [
+                (When::Before, "hangs up before it applied"),
+                (When::After, "hangs up after it applied"),
+                (When::Down, "is down from before"),
+            ] {
                 self.tried += 1;
                 let mut trial = Trial::new(self.proof, &self.founded, Some((call, when)))?;
-                trial.step(format!("the far end will hang up {what} effect {}", call + 1));
-                trial.deliver_until_answered(0);
+                let told = trial.deliver(0, None);
+                trial.step(format!("delivered, and the far end {what} effect {}", call + 1));
+                trial.far_end_recovers();
+                if !trial.heard(0, told) {
+                    trial.deliver_until_answered(0);
+                }
+                trial.judge(&self.once, CUT_SHORT)?;
                 trial.deliver_until_answered(0);
                 trial.judge(&self.once, CUT_SHORT)?;
             }
@@ -174,15 +216,43 @@ where
 
     /// Two copies at the same time, in every order of their calls; those with fewer changes of turn come first.
     fn two_at_once(&mut self) -> Outcome {
+        self.orders_of(&[0, 0], ORDERS_MAX, |all, trial| trial.judge(&all.once, AT_ONCE))
+    }
+
+    /// Another message at the same time: the end must be that of one after the other, in some order.
+    fn others_at_once(&mut self) -> Outcome {
+        for other in 1..self.proof.messages.len() {
+            let orders = [[0, other], [other, 0]];
+            let onces = orders.map(|order| self.proof.once(&self.founded, &order));
+            // Messages that build upon each other are not sent at the same time.
+            let [Ok((forth, _)), Ok((back, _))] = onces else {
+                continue;
+            };
+            self.orders_of(&[0, other], ORDERS_MAX / 4, |_, trial| {
+                trial.judge(&back, AT_ONCE).or_else(|_| trial.judge(&forth, AT_ONCE))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Two messages at the same time, in the orders of their calls.
+    fn orders_of(
+        &mut self,
+        messages: &[usize],
+        orders_max: usize,
+        judge: impl Fn(&Self, &Trial<'p, 'h, M, R, E>) -> Outcome,
+    ) -> Outcome {
         let mut open = VecDeque::from([Vec::new()]);
-        for _ in 0..ORDERS_MAX {
+        for _ in 0..orders_max {
             let Some(prefix) = open.pop_front() else { break };
             let mut trace: Vec<(usize, usize)> = Vec::new();
-            self.at_once(2, |ready| {
+            let choose = |ready: &[usize]| {
                 let choice = prefix.get(trace.len()).copied().unwrap_or(0);
                 trace.push((choice, ready.len()));
                 choice
-            })?;
+            };
+            let trial = self.at_once(messages, choose)?;
+            judge(self, &trial)?;
             for place in prefix.len()..trace.len() {
                 let choices = trace.get(place).map_or(0, |(_, choices)| *choices);
                 for choice in 1..choices {
@@ -198,41 +268,56 @@ where
     /// 3 to 16 copies at the same time: each waits for all others at every call, and orders that the seed draws.
     fn many_at_once(&mut self) -> Outcome {
         for copies in 3..=COPIES_MAX {
-            self.at_once(copies, |ready| ready.len() - 1)?;
+            let messages = vec![0; copies];
+            self.at_once(&messages, |ready| ready.len() - 1)?
+                .judge(&self.once, AT_ONCE)?;
             for number in 0..ORDERS_DRAWN {
                 let mut word = self.proof.seed ^ (copies as u64) << 32 ^ number;
-                self.at_once(copies, |ready| {
+                let draw = |ready: &[usize]| {
                     // A linear congruential generator; the upper bits are the good ones.
                     word = word
                         .wrapping_mul(6_364_136_223_846_793_005)
                         .wrapping_add(1_442_695_040_888_963_407);
                     (word >> 33) as usize % ready.len().max(1)
-                })?;
+                };
+                self.at_once(&messages, draw)?.judge(&self.once, AT_ONCE)?;
             }
         }
         Ok(())
     }
 
-    fn at_once(&mut self, copies: usize, mut choose: impl FnMut(&[usize]) -> usize) -> Outcome {
+    /// Delivers messages at the same time, and those again that were not answered.
+    fn at_once(
+        &mut self,
+        messages: &[usize],
+        mut choose: impl FnMut(&[usize]) -> usize,
+    ) -> Result<Trial<'p, 'h, M, R, E>, Box<Broken>> {
         let mut trial = self.trial()?;
         let mut turns = Vec::new();
-        let told = trial.deliver_at_once(copies, |ready| {
+        let told = trial.deliver_at_once(messages, |ready| {
             let choice = choose(ready);
             turns.extend(ready.get(choice).or(ready.first()).map(|copy| (copy + 1).to_string()));
             choice
         });
+        let what = match messages {
+            [0, other] if *other != 0 => format!("message 1 and message {} delivered at the same time", other + 1),
+            _ => format!("delivered {} times at the same time", messages.len()),
+        };
         trial.step(format!(
-            "delivered {copies} times at the same time; copies go on to their next call in this order: {}",
+            "{what}; they go on to their next call in this order: {}",
             turns.join(" ")
         ));
-        let mut unanswered = false;
-        for told in told {
-            unanswered |= !trial.heard(0, told);
+        trial.names = messages.iter().any(|message| *message != 0);
+        let mut unanswered: Vec<usize> = Vec::new();
+        for (message, told) in told {
+            if !trial.heard(message, told) && !unanswered.contains(&message) {
+                unanswered.push(message);
+            }
         }
-        if unanswered {
-            trial.deliver_until_answered(0);
+        for message in unanswered {
+            trial.deliver_until_answered(message);
         }
-        trial.judge(&self.once, AT_ONCE)
+        Ok(trial)
     }
 
     /// A repeat after clocks went wrong, and one that is as late as can be.
@@ -314,8 +399,8 @@ where
                 continue;
             };
             let mut trial = self.trial()?;
+            trial.names = true;
             for message in order {
-                trial.step(format!("message {}", message + 1));
                 trial.deliver_until_answered(message);
             }
             trial.judge(&once, LATE)?;

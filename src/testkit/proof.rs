@@ -7,7 +7,7 @@ use super::contents::{Contents, Free};
 use super::far_end::{FarEnd, Promise};
 use super::histories;
 use super::report::{Broken, Proved, Rule};
-use super::trial::{Told, Trial};
+use super::trial::{About, Told, Trial};
 use crate::disk::sim::SimDisk;
 use crate::{Error, Options, Store};
 use std::collections::BTreeMap;
@@ -69,6 +69,11 @@ pub struct Proof<'h, M, R, E> {
     pub(super) late_by: Duration,
     pub(super) seed: u64,
 }
+
+const SAME_EACH_TIME: About = About {
+    state: Rule::SameEachTime,
+    answer: Rule::SameEachTime,
+};
 
 /// A handler, shared by the threads that call it at the same time.
 pub(super) type Handler<'h, M, R, E> = dyn Fn(&Store, &M) -> Result<R, E> + Sync + 'h;
@@ -210,8 +215,24 @@ where
         });
         match founded {
             Ok(()) => Ok(disk),
-            Err(cause) => Err(self.unfit(format!("the store cannot be set up: {cause:?}"))),
+            Err(cause) => Err(self.unfit(format!(
+                "the store cannot be set up (a commit that is too large needs other `options`): {cause:?}"
+            ))),
         }
+    }
+
+    /// What one delivery leaves, after a look at whether another first one leaves the same.
+    pub(super) fn reference(&self, founded: &SimDisk) -> Result<(Once<R>, Size), Box<Broken>> {
+        let (once, size) = self.once(founded, &[0])?;
+        if self.far_end.is_some() && once.effects.is_empty() {
+            return Err(self.unfit("no effect reaches the far end".to_owned()));
+        }
+        let mut trial = Trial::new(self, founded, None)?;
+        trial.step("delivered to another new store");
+        let told = trial.deliver(0, None);
+        trial.heard(0, told);
+        trial.judge(&once, SAME_EACH_TIME)?;
+        Ok((once, size))
     }
 
     /// Each of these messages once, in this order, with nothing in the way.

@@ -8,6 +8,10 @@ use std::fmt;
 pub enum Rule {
     /// The first delivery must be handled.
     FirstDelivery,
+    /// Two first deliveries, on two new stores, must leave the same.
+    SameEachTime,
+    /// An error of the store must reach the sender.
+    PassErrorsOn,
     /// A repeat must find out that it is one.
     FindRepeats,
     /// A repeat is told what the first delivery was told.
@@ -33,6 +37,13 @@ impl Rule {
     pub fn text(self) -> &'static str {
         match self {
             Rule::FirstDelivery => "the first delivery of a message, with nothing in its way, must be handled",
+            Rule::SameEachTime => {
+                "what a delivery leaves must follow from the message and the store alone: take times and ids from the message, and \
+                 keep nothing in memory, by a clock, by chance or in the order of a hash map"
+            }
+            Rule::PassErrorsOn => {
+                "an error of the store or of the far end is no answer to the message: pass it on, so that the sender delivers again"
+            }
             Rule::FindRepeats => {
                 "a repeat must find out that it is one: set the value instead of adding, ask for a version or a state, or \
                  remember a key that is the same in every delivery"
@@ -64,6 +75,7 @@ impl Rule {
     pub fn page(self) -> &'static str {
         match self {
             Rule::FirstDelivery | Rule::FindRepeats => "docs/guide/README.md",
+            Rule::SameEachTime | Rule::PassErrorsOn => "docs/guide/proving.md",
             Rule::LookAndWrite => "docs/guide/conditional-writes.md",
             Rule::RecordBeforeEffect | Rule::RecordAfterEffect | Rule::SameEffectId => "docs/guide/proving.md",
             Rule::RememberResult | Rule::OneCommit | Rule::LateRepeat | Rule::KeepLongEnough => {

@@ -1,5 +1,6 @@
 //! One history: a store of its own, the deliveries that it gets, and what became of them.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::far_end::{When, broken};
 use super::proof::{Handler, Once, Proof};
 use super::report::{Broken, Rule};
 use crate::disk::crash::CrashPlan;
+use crate::disk::fault::{FaultKind, FaultMode};
 use crate::disk::sim::SimDisk;
 use crate::sync;
 use crate::{Error, ManualClock, Store};
@@ -45,6 +47,10 @@ pub(super) struct Trial<'p, 'h, M, R, E> {
     store: Option<Store>,
     pub(super) steps: Vec<String>,
     deliveries: u64,
+    /// Messages that were delivered.
+    delivered: BTreeSet<usize>,
+    /// Steps say which message it was.
+    pub(super) names: bool,
     /// What was told, by message.
     told: Vec<(usize, R)>,
     /// What the last delivery of each message was refused with, if it was.
@@ -74,6 +80,8 @@ where
             store: None,
             steps: Vec::new(),
             deliveries: 0,
+            delivered: BTreeSet::new(),
+            names: false,
             told: Vec::new(),
             refused: None,
         };
@@ -123,6 +131,12 @@ where
         self.proof.far_end.as_ref().map_or(0, |(far_end, _)| far_end.calls())
     }
 
+    pub(super) fn far_end_recovers(&self) {
+        if let Some((far_end, _)) = &self.proof.far_end {
+            far_end.recovers();
+        }
+    }
+
     pub(super) fn contents(&self) -> Result<Contents, Error> {
         let closed = || Error::new(crate::ErrorKind::Closed, "the store is closed");
         Contents::of(self.store.as_ref().ok_or_else(closed)?, &self.proof.free)
@@ -138,6 +152,7 @@ where
     /// Delivers once. If the machine goes with it, a new one opens what is left.
     pub(super) fn deliver(&mut self, message: usize, end: Option<(u64, End)>) -> Told<R> {
         self.deliveries += 1;
+        self.delivered.insert(message);
         self.director.begin(1, end, &self.disk);
         self.call(message)
     }
@@ -159,6 +174,15 @@ where
         told
     }
 
+    /// Delivers once while calls of the disk fail, from one of them on; then the disk works again.
+    pub(super) fn deliver_on_failing_disk(&mut self, message: usize, kind: FaultKind, passing: u64) -> Told<R> {
+        self.disk
+            .fail(kind, passing, FaultMode::FailForever, std::io::ErrorKind::Other);
+        let told = self.deliver(message, None);
+        self.disk.heal();
+        told
+    }
+
     /// Opens what the machine left, if it is gone.
     pub(super) fn recover(&mut self) -> Result<(), Box<Broken>> {
         if let Some(left) = self.director.take_left() {
@@ -172,10 +196,14 @@ where
     /// Delivers until the sender has an answer, as often as senders do.
     pub(super) fn deliver_until_answered(&mut self, message: usize) {
         for _ in 0..TRIES_MAX {
-            let word = if self.deliveries == 0 {
-                "delivered"
+            let again = if self.delivered.contains(&message) {
+                " again"
             } else {
-                "delivered again"
+                ""
+            };
+            let word = match self.names {
+                true => format!("message {} delivered{again}", message + 1),
+                false => format!("delivered{again}"),
             };
             let told = self.deliver(message, None);
             self.step(match &told {
@@ -205,21 +233,29 @@ where
         }
     }
 
-    /// Delivers copies at the same time, which take turns as `choose` says; see [`Director::conduct`].
-    pub(super) fn deliver_at_once(&mut self, copies: usize, choose: impl FnMut(&[usize]) -> usize) -> Vec<Told<R>> {
+    /// Delivers messages at the same time, which take turns as `choose` says; see [`Director::conduct`].
+    pub(super) fn deliver_at_once(
+        &mut self,
+        messages: &[usize],
+        choose: impl FnMut(&[usize]) -> usize,
+    ) -> Vec<(usize, Told<R>)> {
+        let copies = messages.len();
         self.deliveries += copies as u64;
+        self.delivered.extend(messages);
         self.director.begin(copies, None, &self.disk);
         self.director.take_turns(copies);
         let (director, handler) = (&*self.director, &*self.proof.handler);
-        let (Some(store), Some(message)) = (&self.store, self.proof.messages.first()) else {
-            return Vec::new();
-        };
+        let Some(store) = &self.store else { return Vec::new() };
+        let all = &self.proof.messages;
         sync::scope(|scope| {
-            let threads: Vec<_> = (0..copies)
-                .map(|copy| {
+            let threads: Vec<_> = (messages.iter().enumerate())
+                .map(|(copy, message)| {
                     scope.spawn(move || {
                         director.wait_for_turn(copy);
-                        let told = call(handler, store, message, director, copy);
+                        let told = match all.get(*message) {
+                            Some(message) => call(handler, store, message, director, copy),
+                            None => Told::Stopped,
+                        };
                         director.done(copy);
                         told
                     })
@@ -227,8 +263,8 @@ where
                 .collect();
             director.conduct(choose);
             let told = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-            told.map(|told| told.unwrap_or_else(|_| Told::Refused("a panic".to_owned())))
-                .collect()
+            let told = told.map(|told| told.unwrap_or_else(|_| Told::Refused("a panic".to_owned())));
+            messages.iter().copied().zip(told).collect()
         })
     }
 
@@ -243,9 +279,15 @@ where
             return Err(self.broken(about.state, differences));
         }
         if let Some((far_end, promise)) = &self.proof.far_end
-            && let Some(difference) = broken(*promise, &once.effects, &far_end.applied())
+            && let Some((rule, difference)) = broken(*promise, &once.effects, &far_end.applied())
         {
-            return Err(self.broken(promise.rule(), vec![difference]));
+            let rule = match (rule, about.state) {
+                // It was recorded; others looked before.
+                (Rule::RecordBeforeEffect, Rule::LookAndWrite) => Rule::LookAndWrite,
+                (_, Rule::PassErrorsOn) => Rule::PassErrorsOn,
+                (rule, _) => rule,
+            };
+            return Err(self.broken(rule, vec![difference]));
         }
         if self.proof.answers_may_differ {
             return Ok(());
@@ -296,6 +338,12 @@ fn call<M, R, E: Debug>(
         Ok(Ok(answer)) => Told::Answer(answer),
         Ok(Err(cause)) => Told::Refused(format!("{cause:?}")),
         Err(payload) if payload.is::<Stopped>() => Told::Stopped,
-        Err(_) => Told::Refused("a panic".to_owned()),
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().map(String::as_str);
+            let text = text
+                .or(payload.downcast_ref::<&str>().copied())
+                .unwrap_or("without a text");
+            Told::Refused(format!("a panic: {text}"))
+        }
     }
 }

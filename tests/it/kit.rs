@@ -278,12 +278,11 @@ fn a_sent_flag_before_the_send_loses_effects_and_keeps_them_from_happening_twice
             .far_end(&far, promise)
             .check()
             .expect_err("a wrong handler");
-        let rule = if promise == Promise::AtLeastOnce {
-            Rule::RecordAfterEffect
-        } else {
-            Rule::SameEffectId
-        };
-        assert_eq!((broken.rule(), broken.deliveries()), (rule, 2), "{broken}");
+        assert_eq!(
+            (broken.rule(), broken.deliveries()),
+            (Rule::RecordAfterEffect, 2),
+            "{broken}"
+        );
         assert_eq!(
             broken.differences(),
             ["effects at the far end: none, and of one delivery: evt-1 1 times"]
@@ -343,6 +342,129 @@ fn an_effect_id_for_each_attempt_is_no_exactly_once_in_effect() {
     assert_eq!(
         (broken.rule(), broken.deliveries()),
         (Rule::SameEffectId, 2),
+        "{broken}"
+    );
+}
+
+/// One message is right by itself; another one that comes at the same time is lost.
+#[test]
+fn an_update_that_another_message_takes_away_is_found() {
+    let read_outside = |store: &Store, payment: &Payment| {
+        let read = balance(store)?;
+        store.once(&key(payment.id), |tx| {
+            tx.put(BALANCES, &51, &(read + payment.amount)).map(drop)
+        })?;
+        Ok::<_, Error>(())
+    };
+    Proof::of(read_outside, PAYMENT).on(founded).prove();
+    let other = Payment {
+        id: "evt-2",
+        amount: -7,
+        ..PAYMENT
+    };
+    let broken = Proof::of(read_outside, PAYMENT)
+        .on(founded)
+        .among([other])
+        .check()
+        .expect_err("a lost update");
+    assert_eq!(
+        (broken.rule(), broken.deliveries()),
+        (Rule::LookAndWrite, 2),
+        "{broken}"
+    );
+    assert!(
+        broken.steps()[0].starts_with("message 1 and message 2 delivered at the same time"),
+        "{broken}"
+    );
+    // So is a conflict that is passed over.
+    let passed_over = |store: &Store, payment: &Payment| {
+        let seen = store
+            .get(BALANCES, &51)?
+            .map_or((0, 1), |record| (record.value, record.version.get()));
+        store.once(&key(payment.id), |tx| {
+            let _ = tx.put_if(BALANCES, &51, Condition::Version(seen.1), &(seen.0 + payment.amount))?;
+            Ok::<_, Error>(())
+        })?;
+        Ok::<_, Error>(())
+    };
+    let broken = Proof::of(passed_over, PAYMENT)
+        .on(founded)
+        .among([other])
+        .check()
+        .expect_err("a lost update");
+    assert_eq!(broken.rule(), Rule::LookAndWrite, "{broken}");
+}
+
+#[test]
+fn an_error_that_is_swallowed_is_found() {
+    let handler = |store: &Store, payment: &Payment| {
+        let _ = store.once(&key(payment.id), |tx| {
+            let balance = tx.get(BALANCES, &51)?.map_or(0, |record| record.value) + payment.amount;
+            tx.put(BALANCES, &51, &balance).map(drop)
+        });
+        Ok::<_, Error>(())
+    };
+    let broken = Proof::of(handler, PAYMENT)
+        .on(founded)
+        .check()
+        .expect_err("a wrong handler");
+    assert_eq!(
+        (broken.rule(), broken.deliveries()),
+        (Rule::PassErrorsOn, 1),
+        "{broken}"
+    );
+}
+
+#[test]
+fn an_effect_that_is_given_up_is_found() {
+    let far = FarEnd::new();
+    let handler = |_: &Store, payment: &Payment| {
+        let _ = (0..5).find(|_| far.call(payment.id).is_ok());
+        Ok::<_, Error>(())
+    };
+    let broken = Proof::of(handler, PAYMENT)
+        .far_end(&far, Promise::AtLeastOnce)
+        .check()
+        .expect_err("a wrong handler");
+    assert_eq!(
+        (broken.rule(), broken.deliveries()),
+        (Rule::RecordAfterEffect, 1),
+        "{broken}"
+    );
+    assert!(
+        broken.steps()[0].contains("the far end is down from before effect 1"),
+        "{broken}"
+    );
+}
+
+#[test]
+fn what_does_not_follow_from_the_message_is_called_by_its_name() {
+    let count = std::sync::atomic::AtomicI64::new(0);
+    let handler = |store: &Store, payment: &Payment| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        store.once(&key(payment.id), |tx| tx.put(BALANCES, &51, &number).map(drop))?;
+        Ok::<_, Error>(())
+    };
+    let broken = Proof::of(handler, PAYMENT)
+        .on(founded)
+        .check()
+        .expect_err("a wrong handler");
+    assert_eq!(
+        (broken.rule(), broken.deliveries()),
+        (Rule::SameEachTime, 1),
+        "{broken}"
+    );
+    let far = FarEnd::new();
+    let broken = Proof::of(add, PAYMENT)
+        .on(founded)
+        .far_end(&far, Promise::AtMostOnce)
+        .check()
+        .expect_err("no effect");
+    assert_eq!(broken.differences(), ["no effect reaches the far end"]);
+    let panics = |_: &Store, payment: &Payment| -> Answer { panic!("no such account, account={}", payment.account) };
+    let broken = Proof::of(panics, PAYMENT).check().expect_err("a panic");
+    assert!(
+        broken.differences()[0].contains("a panic: no such account, account=51"),
         "{broken}"
     );
 }
