@@ -85,7 +85,10 @@ where
     all.others_at_once()?;
     all.many_at_once()?;
     all.repeats(11)?;
-    Ok(Proved { histories: all.tried })
+    Ok(Proved {
+        histories: all.tried,
+        effects: all.once.effects.values().sum(),
+    })
 }
 
 impl<'p, 'h, M, R, E> All<'p, 'h, M, R, E>

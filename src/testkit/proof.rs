@@ -224,9 +224,6 @@ where
     /// What one delivery leaves, after a look at whether another first one leaves the same.
     pub(super) fn reference(&self, founded: &SimDisk) -> Result<(Once<R>, Size), Box<Broken>> {
         let (once, size) = self.once(founded, &[0])?;
-        if self.far_end.is_some() && once.effects.is_empty() {
-            return Err(self.unfit("no effect reaches the far end".to_owned()));
-        }
         let mut trial = Trial::new(self, founded, None)?;
         trial.step("delivered to another new store");
         let told = trial.deliver(0, None);

@@ -138,9 +138,15 @@ impl std::error::Error for Broken {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proved {
     pub(super) histories: u64,
+    pub(super) effects: u64,
 }
 
 impl Proved {
+    /// How many effects of one delivery reach the far end. With none of them nothing was said about effects.
+    pub fn effects(&self) -> u64 {
+        self.effects
+    }
+
     /// How many histories ended as one delivery does.
     pub fn histories(&self) -> u64 {
         self.histories
