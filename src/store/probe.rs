@@ -19,14 +19,17 @@ pub trait Probe: Debug + Send + Sync {
 pub(super) struct Probed(pub(super) Option<Arc<dyn Probe>>);
 
 impl Probed {
+    #[inline]
     pub(super) fn before(&self, call: &'static str) {
         self.tell(|probe| probe.before(call));
     }
 
+    #[inline]
     pub(super) fn after(&self) {
         self.tell(Probe::after);
     }
 
+    #[inline]
     pub(super) fn inside(&self) {
         self.tell(Probe::inside);
     }

@@ -17,6 +17,9 @@ thread_local! {
     static COPY: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
+/// Most points of a delivery that ends.
+const POINTS_MAX: usize = 10_000;
+
 /// What a stopped delivery unwinds with.
 pub(super) struct Stopped;
 
@@ -42,10 +45,11 @@ pub(super) struct Director {
 struct State {
     /// The points that the delivery came to, in words.
     points: Vec<String>,
-    /// Calls that began, the name of the last one, and how many operations began inside of it.
+    /// Calls that began, and those that have not ended: number, name, and how many operations began inside of it.
     calls: u64,
-    call: &'static str,
-    operations: u64,
+    open: Vec<(u64, &'static str, u64)>,
+    /// The delivery passed more points than any that ends.
+    endless: bool,
     end: Option<(u64, End)>,
     /// The machine is gone: whatever a delivery still does happens to nobody.
     gone: bool,
@@ -70,17 +74,20 @@ impl State {
         match place {
             Place::Before(call) => {
                 self.calls += 1;
-                (self.call, self.operations) = (call, 0);
+                self.open.push((self.calls, call, 0));
                 format!("before call {} ({call})", self.calls)
             }
-            Place::Inside => {
-                self.operations += 1;
-                format!(
-                    "inside of call {} ({}), before operation {}",
-                    self.calls, self.call, self.operations
-                )
-            }
-            Place::After => format!("after call {} ({})", self.calls, self.call),
+            Place::Inside => match self.open.last_mut() {
+                Some((number, call, operations)) => {
+                    *operations += 1;
+                    format!("inside of call {number} ({call}), before operation {operations}")
+                }
+                None => "before an operation".to_owned(),
+            },
+            Place::After => match self.open.pop() {
+                Some((number, call, _)) => format!("after call {number} ({call})"),
+                None => "after a call".to_owned(),
+            },
         }
     }
 }
@@ -117,7 +124,8 @@ impl Director {
     pub(super) fn begin(&self, copies: usize, end: Option<(u64, End)>, disk: &SimDisk) {
         let mut state = self.state.lock();
         state.points.clear();
-        (state.calls, state.operations) = (0, 0);
+        (state.calls, state.endless) = (0, false);
+        state.open.clear();
         state.end = end;
         state.depths = vec![0; copies];
         state.disk = Some(disk.clone());
@@ -142,6 +150,11 @@ impl Director {
         self.state.lock().gone
     }
 
+    /// Whether the delivery was stopped since it does not end.
+    pub(super) fn is_endless(&self) -> bool {
+        self.state.lock().endless
+    }
+
     /// What the machine left, if it is gone. From then on there is a new one.
     pub(super) fn take_left(&self) -> Option<SimDisk> {
         let mut state = self.state.lock();
@@ -151,7 +164,16 @@ impl Director {
 
     fn point(&self, place: Place) {
         let mut state = self.state.lock();
-        if state.gone {
+        if state.gone || state.endless {
+            drop(state);
+            // What a guard does while its thread unwinds is done by nobody.
+            if !std::thread::panicking() {
+                resume_unwind(Box::new(Stopped));
+            }
+            return;
+        }
+        if state.points.len() >= POINTS_MAX {
+            state.endless = true;
             drop(state);
             resume_unwind(Box::new(Stopped));
         }

@@ -127,10 +127,20 @@ pub(super) fn broken(
     found: &BTreeMap<String, u64>,
 ) -> Option<(Rule, String)> {
     let total = |effects: &BTreeMap<String, u64>| effects.values().sum::<u64>();
+    // Ids of one delivery are counted each by itself; where a repeat has others, only their number can be compared.
+    let known = found.keys().all(|id| once.contains_key(id));
+    let count = |effects: &BTreeMap<String, u64>, id: &String| effects.get(id).copied().unwrap_or_default();
+    let lost = match known {
+        true => once.iter().any(|(id, wanted)| count(found, id) < *wanted),
+        false => total(found) < total(once),
+    };
+    let doubled = match known {
+        true => once.iter().any(|(id, wanted)| count(found, id) > *wanted),
+        false => total(found) > total(once),
+    };
     let rule = match promise {
-        Promise::AtMostOnce if total(found) > total(once) => Rule::RecordBeforeEffect,
-        Promise::AtLeastOnce if total(found) < total(once) => Rule::RecordAfterEffect,
-        Promise::OncePerEffectId if total(found) < total(once) => Rule::RecordAfterEffect,
+        Promise::AtMostOnce if doubled => Rule::RecordBeforeEffect,
+        Promise::AtLeastOnce | Promise::OncePerEffectId if lost => Rule::RecordAfterEffect,
         Promise::OncePerEffectId if !found.keys().eq(once.keys()) => Rule::SameEffectId,
         _ => return None,
     };

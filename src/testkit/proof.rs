@@ -209,6 +209,7 @@ where
     pub(super) fn founded(&self) -> Result<SimDisk, Box<Broken>> {
         let disk = SimDisk::new();
         let options = self.options.clone().checkpoints_in_line();
+        let options = options.clock(std::sync::Arc::new(crate::ManualClock::new()));
         let founded = options.create_on(std::sync::Arc::new(disk.clone())).and_then(|store| {
             (self.setup)(&store)?;
             store.close()

@@ -1,6 +1,6 @@
 //! One history: a store of its own, the deliveries that it gets, and what became of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) struct Trial<'p, 'h, M, R, E> {
     /// What was told, by message.
     told: Vec<(usize, R)>,
     /// What the last delivery of each message was refused with, if it was.
-    refused: Option<String>,
+    refused: BTreeMap<usize, String>,
 }
 
 impl<'p, 'h, M, R, E> Trial<'p, 'h, M, R, E>
@@ -83,7 +83,7 @@ where
             delivered: BTreeSet::new(),
             names: false,
             told: Vec::new(),
-            refused: None,
+            refused: BTreeMap::new(),
         };
         trial.open()?;
         Ok(trial)
@@ -165,7 +165,7 @@ where
             if event.index == at {
                 director.end_with(match plan {
                     None => disk.kill(),
-                    Some(plan) => disk.power_loss_during(event, seed, plan),
+                    Some(plan) => disk.power_loss_during(event, mixed(seed, event.index), plan),
                 });
             }
         });
@@ -174,13 +174,14 @@ where
         told
     }
 
-    /// Delivers once while calls of the disk fail, from one of them on; then the disk works again.
-    pub(super) fn deliver_on_failing_disk(&mut self, message: usize, kind: FaultKind, passing: u64) -> Told<R> {
+    /// Delivers once while calls of the disk fail, from one of them on; then the disk works again. `None` if none came so far.
+    pub(super) fn deliver_on_failing_disk(&mut self, message: usize, kind: FaultKind, passing: u64) -> Option<Told<R>> {
         self.disk
             .fail(kind, passing, FaultMode::FailForever, std::io::ErrorKind::Other);
         let told = self.deliver(message, None);
+        let failed = self.disk.faults_fired() > 0;
         self.disk.heal();
-        told
+        failed.then_some(told)
     }
 
     /// Opens what the machine left, if it is gone.
@@ -221,12 +222,12 @@ where
     pub(super) fn heard(&mut self, message: usize, told: Told<R>) -> bool {
         match told {
             Told::Answer(answer) => {
-                self.refused = None;
+                self.refused.remove(&message);
                 self.told.push((message, answer));
                 true
             }
             Told::Refused(what) => {
-                self.refused = Some(what);
+                self.refused.insert(message, what);
                 false
             }
             Told::Stopped => false,
@@ -251,13 +252,12 @@ where
             let threads: Vec<_> = (messages.iter().enumerate())
                 .map(|(copy, message)| {
                     scope.spawn(move || {
+                        let _done = Done(director, copy);
                         director.wait_for_turn(copy);
-                        let told = match all.get(*message) {
+                        match all.get(*message) {
                             Some(message) => call(handler, store, message, director, copy),
                             None => Told::Stopped,
-                        };
-                        director.done(copy);
-                        told
+                        }
                     })
                 })
                 .collect();
@@ -298,7 +298,7 @@ where
                 return Err(self.broken(about.answer, vec![difference]));
             }
         }
-        match &self.refused {
+        match self.refused.values().next() {
             Some(what) => Err(self.broken(
                 about.answer,
                 vec![format!("the sender hears an error and nothing else: {what}")],
@@ -323,6 +323,15 @@ where
     }
 }
 
+/// Says that a copy has ended, however it did.
+struct Done<'d>(&'d Director, usize);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.done(self.1);
+    }
+}
+
 /// Calls the handler on this thread, as one of the copies.
 fn call<M, R, E: Debug>(
     handler: &Handler<'_, M, R, E>,
@@ -332,11 +341,13 @@ fn call<M, R, E: Debug>(
     copy: usize,
 ) -> Told<R> {
     let _as = AsCopy::enter(copy);
-    match catch_unwind(AssertUnwindSafe(|| handler(store, message))) {
+    let handled = || handler(store, message).map_err(|cause| format!("{cause:?}"));
+    match catch_unwind(AssertUnwindSafe(handled)) {
         // What a machine says that is gone hears nobody.
         _ if director.is_gone() => Told::Stopped,
+        _ if director.is_endless() => Told::Refused("it does not end".to_owned()),
         Ok(Ok(answer)) => Told::Answer(answer),
-        Ok(Err(cause)) => Told::Refused(format!("{cause:?}")),
+        Ok(Err(cause)) => Told::Refused(cause),
         Err(payload) if payload.is::<Stopped>() => Told::Stopped,
         Err(payload) => {
             let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -346,4 +357,9 @@ fn call<M, R, E: Debug>(
             Told::Refused(format!("a panic: {text}"))
         }
     }
+}
+
+/// A seed for one of many draws.
+pub(super) fn mixed(seed: u64, number: u64) -> u64 {
+    (seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(6_364_136_223_846_793_005)
 }
