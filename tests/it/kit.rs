@@ -1,5 +1,8 @@
 //! The proof kit: handlers that are wrong are found with a short history, and handlers that are right pass.
 
+mod narrow;
+mod wrong;
+
 use std::time::Duration;
 
 use sprag::testkit::{Broken, FarEnd, HungUp, Promise, Proof, Rule};
@@ -71,63 +74,12 @@ fn found<E: std::fmt::Debug + Send>(
 }
 
 #[test]
-fn an_add_without_a_key_is_found() {
-    let broken = found(add, Rule::FindRepeats);
-    assert_eq!(broken.deliveries(), 2);
-    assert_eq!(
-        broken.differences(),
-        ["record balances/51 is 0xfb6801 at version 3, and after one delivery 0xfb1801 at version 2"]
-    );
-    assert_eq!(broken.steps(), ["delivered: 140", "delivered again: 180"]);
-}
-
-#[test]
 fn a_key_in_an_earlier_commit_than_the_work_is_found() {
     let handler = |store: &Store, payment: &Payment| match store.once(&key(payment.id), |_| Ok::<_, Error>(()))? {
         Once::First(()) => add(store, payment),
         Once::Repeat { .. } => balance(store),
     };
     found(handler, Rule::OneCommit);
-}
-
-#[test]
-fn a_key_in_a_later_commit_than_the_work_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        if store.remembered("payments", payment.id)?.is_some() {
-            return balance(store);
-        }
-        let balance = add(store, payment)?;
-        store.once(&key(payment.id), |_| Ok::<_, Error>(()))?;
-        Ok(balance)
-    };
-    found(handler, Rule::OneCommit);
-}
-
-#[test]
-fn a_key_for_each_attempt_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        let attempt = store.write(|tx| {
-            let attempt = tx.get(ATTEMPTS, &1)?.map_or(0, |record| record.value) + 1;
-            tx.put(ATTEMPTS, &1, &attempt)?;
-            Ok::<_, Error>(attempt)
-        })?;
-        let answer = store.once(&key(&format!("{} {attempt}", payment.id)), |tx| {
-            let balance = tx.get(BALANCES, &payment.account)?.map_or(0, |record| record.value) + payment.amount;
-            tx.put(BALANCES, &payment.account, &balance)?;
-            Ok::<_, Error>(balance)
-        })?;
-        Ok::<_, Error>(answer.into_result())
-    };
-    let proof = Proof::of(handler, PAYMENT).on(founded).table_may_differ("attempts");
-    let broken = proof.check().expect_err("a wrong handler");
-    assert_eq!((broken.rule(), broken.deliveries()), (Rule::FindRepeats, 2), "{broken}");
-    assert!(
-        broken
-            .differences()
-            .iter()
-            .any(|line| line.starts_with("key payments/evt-1 2 is remembered")),
-        "{broken}"
-    );
 }
 
 #[test]
@@ -149,94 +101,6 @@ fn a_check_in_one_transaction_and_the_write_in_another_is_found() {
         broken.steps()[0].starts_with("delivered 2 times at the same time"),
         "{broken}"
     );
-}
-
-#[test]
-fn a_conditional_write_against_a_stale_read_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        if store.get(SEEN, payment.id)?.is_some() {
-            return balance(store);
-        }
-        let read = store.get(BALANCES, &payment.account)?.map_or(0, |record| record.value);
-        // The version is asked for again, so the condition is about something else than what was read.
-        let version = store
-            .get(BALANCES, &payment.account)?
-            .map_or(0, |record| record.version.get());
-        store.write(|tx| {
-            let new = read + payment.amount;
-            match tx.put_if(BALANCES, &payment.account, Condition::Version(version), &new)? {
-                Written::Applied(_) | Written::Unchanged(_) => tx.put(SEEN, payment.id, &true)?,
-                Written::Conflict(found) => return Ok(found.decode(BALANCES)?.map_or(0, |record| record.value)),
-            };
-            Ok(new)
-        })
-    };
-    found(handler, Rule::LookAndWrite);
-}
-
-#[test]
-fn a_move_that_does_not_say_from_where_is_found() {
-    let handler = |store: &Store, _: &Payment| {
-        let state = store.get(ORDERS, &904)?.map(|record| record.state);
-        let (from, to) = match state {
-            Some(Stage::New) => (Stage::New, Stage::Packed),
-            _ => (Stage::Packed, Stage::Shipped),
-        };
-        store.transition(ORDERS, &904, from, to)?.or_abort()?;
-        Ok::<_, Error>(0)
-    };
-    let broken = found(handler, Rule::FindRepeats);
-    assert_eq!(
-        broken.differences(),
-        [
-            "record orders/904 is 0x02 at version 3, state shipped, and after one delivery 0x02 at version 2, state packed"
-        ]
-    );
-}
-
-#[test]
-fn a_result_that_is_not_remembered_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        let done = store.once(&key(payment.id), |tx| {
-            let balance = tx.get(BALANCES, &payment.account)?.map_or(0, |record| record.value) + payment.amount;
-            tx.put(BALANCES, &payment.account, &balance)?;
-            Ok::<_, Error>(())
-        })?;
-        // Whoever repeats hears nothing of the balance.
-        Ok::<_, Error>(if done.is_repeat() { 0 } else { balance(store)? })
-    };
-    let broken = found(handler, Rule::RememberResult);
-    assert_eq!(broken.differences(), ["a repeat is told 0, and the first delivery 140"]);
-}
-
-#[test]
-fn a_key_that_is_not_kept_long_enough_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        let key = OnceKey::new("payments", payment.id, Keep::For(Duration::from_secs(60)));
-        let answer = store.once(&key, |tx| {
-            let balance = tx.get(BALANCES, &payment.account)?.map_or(0, |record| record.value) + payment.amount;
-            tx.put(BALANCES, &payment.account, &balance)?;
-            Ok::<_, Error>(balance)
-        })?;
-        Ok::<_, Error>(answer.into_result())
-    };
-    found(handler, Rule::KeepLongEnough);
-}
-
-#[test]
-fn a_repeat_that_undoes_what_came_after_it_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        store.put(BALANCES, &payment.account, &payment.amount)?;
-        Ok::<_, Error>(payment.amount)
-    };
-    let later = Payment {
-        id: "evt-2",
-        amount: 150,
-        ..PAYMENT
-    };
-    let proof = Proof::of(handler, PAYMENT).on(founded).among([later]);
-    let broken = proof.check().expect_err("a wrong handler");
-    assert_eq!((broken.rule(), broken.deliveries()), (Rule::LateRepeat, 3), "{broken}");
 }
 
 /// What a handler with a far end fails with.
@@ -600,158 +464,6 @@ impl From<ErrorKindOf> for Error {
         assert_eq!(error.kind(), ErrorKind::NotFound);
         error
     }
-}
-
-/// Takes a key back if the work behind it was not done; a guard does so for a panic, and for nothing else.
-struct TakeBack<'s>(&'s Store, &'static str);
-
-impl Drop for TakeBack<'_> {
-    fn drop(&mut self) {
-        if balance(self.0).is_ok_and(|balance| balance == 100) {
-            let _ = self.0.forget("payments", self.1);
-        }
-    }
-}
-
-#[test]
-fn a_guard_that_helps_against_panics_only_is_found_by_a_kill() {
-    let handler = |store: &Store, payment: &Payment| {
-        let _guard = TakeBack(store, payment.id);
-        if store.once(&key(payment.id), |_| Ok::<_, Error>(()))?.is_repeat() {
-            return balance(store);
-        }
-        add(store, payment)
-    };
-    let broken = found(handler, Rule::OneCommit);
-    assert!(
-        broken.steps()[0].contains("the process is killed after call 2 (write)"),
-        "{broken}"
-    );
-}
-
-#[test]
-fn a_flag_that_is_not_synced_is_found_by_a_power_loss() {
-    let far = FarEnd::new();
-    let handler = |store: &Store, payment: &Payment| {
-        if let Written::Applied(_) = store.put_if(SEEN, payment.id, Condition::Absent, &true)? {
-            far.call(payment.id)?;
-        }
-        Ok::<_, Failed>(())
-    };
-    let buffered = sprag::Options::new()
-        .log_half_bytes(256 << 10)
-        .level(sprag::Level::Buffered);
-    let proof = Proof::of(handler, PAYMENT)
-        .far_end(&far, Promise::AtMostOnce)
-        .options(buffered);
-    let broken = proof.check().expect_err("a flag that is lost");
-    assert_eq!(
-        (broken.rule(), broken.deliveries()),
-        (Rule::RecordBeforeEffect, 2),
-        "{broken}"
-    );
-    assert!(broken.steps()[0].contains("the power fails"), "{broken}");
-}
-
-fn attempt(store: &Store, by: i64) -> Result<i64, Error> {
-    store.write(|tx| {
-        let number = tx.get(ATTEMPTS, &1)?.map_or(0, |record| record.value as i64) + by;
-        tx.put(ATTEMPTS, &1, &(number as u64))?;
-        Ok(number)
-    })
-}
-
-#[test]
-fn what_goes_wrong_at_the_third_delivery_only_is_found() {
-    let handler = |store: &Store, payment: &Payment| {
-        let number = attempt(store, 1)?;
-        if number == 3 {
-            return add(store, payment);
-        }
-        store.once(&key(payment.id), |tx| tx.put(BALANCES, &51, &140).map(drop))?;
-        Ok::<_, Error>(140)
-    };
-    let proof = Proof::of(handler, PAYMENT).on(founded).table_may_differ("attempts");
-    let broken = proof.check().expect_err("a wrong handler");
-    assert_eq!((broken.rule(), broken.deliveries()), (Rule::FindRepeats, 3), "{broken}");
-}
-
-/// Wrong if three are at it at the same time.
-fn third_at_once(store: &Store, payment: &Payment) -> Answer {
-    let number = attempt(store, 1)?;
-    let done = store.once(&key(payment.id), |tx| tx.put(BALANCES, &51, &140).map(drop));
-    if number == 3 {
-        add(store, payment)?;
-    }
-    attempt(store, -1)?;
-    done.map(|_| 140)
-}
-
-#[test]
-fn what_goes_wrong_for_three_copies_only_is_found_and_the_same_seed_finds_it_again() {
-    let proof = |seed| {
-        let proof = Proof::of(third_at_once, PAYMENT)
-            .on(founded)
-            .table_may_differ("attempts");
-        proof.seed(seed).check().expect_err("a wrong handler")
-    };
-    let broken = proof(7);
-    assert_eq!(
-        (broken.rule(), broken.deliveries()),
-        (Rule::LookAndWrite, 3),
-        "{broken}"
-    );
-    assert!(broken.steps()[0].contains("in this order: 2 3 1 2 3 1"), "{broken}");
-    assert_eq!(proof(7).to_string(), broken.to_string());
-}
-
-#[test]
-fn what_may_differ_is_what_the_user_names() {
-    let handler = |store: &Store, payment: &Payment| {
-        let number = attempt(store, 1)?;
-        store.once(&OnceKey::new("log", number.to_string(), Keep::Forever), |_| {
-            Ok::<_, Error>(())
-        })?;
-        let done = store.once(&key(payment.id), |tx| tx.put(BALANCES, &51, &140).map(drop))?;
-        Ok::<_, Error>(done.is_repeat())
-    };
-    let proof = || Proof::of(handler, PAYMENT).on(founded).table_may_differ("attempts");
-    let broken = proof().check().expect_err("a log of keys");
-    assert!(
-        broken.differences()[0].starts_with("key log/2 is remembered"),
-        "{broken}"
-    );
-    let broken = proof().keys_may_differ("log").check().expect_err("another answer");
-    assert_eq!(broken.rule(), Rule::RememberResult, "{broken}");
-    proof().keys_may_differ("log").answers_may_differ().prove();
-}
-
-#[test]
-fn effects_are_counted_each_by_itself_and_a_delivery_that_does_not_end_is_told() {
-    let far = FarEnd::new();
-    let lost = |store: &Store, payment: &Payment| {
-        far.call("a")?;
-        if let Written::Applied(_) = store.put_if(SEEN, payment.id, Condition::Absent, &true)? {
-            far.call("b")?;
-        }
-        Ok::<_, Failed>(())
-    };
-    for promise in [Promise::AtLeastOnce, Promise::OncePerEffectId] {
-        let broken = Proof::of(lost, PAYMENT)
-            .far_end(&far, promise)
-            .check()
-            .expect_err("b is lost");
-        assert_eq!(broken.rule(), Rule::RecordAfterEffect, "{broken}");
-    }
-    let endless = |store: &Store, _: &Payment| loop {
-        balance(store)?;
-    };
-    let broken = Proof::of(endless, PAYMENT)
-        .check()
-        .map(|_| ())
-        .map_err(|broken: Box<Broken>| broken.to_string());
-    let _: &dyn Fn(&Store, &Payment) -> Answer = &endless;
-    assert!(broken.expect_err("no end").contains("it does not end"));
 }
 
 #[test]
