@@ -31,11 +31,6 @@ impl Txn {
         }
     }
 
-    /// The same state and time without the changes, for a rehearsal.
-    pub(crate) fn fork(&self) -> Txn {
-        Txn::new(self.view.clone(), self.now)
-    }
-
     /// The one reading of time of this transaction.
     pub(crate) fn now(&self) -> Now {
         self.now

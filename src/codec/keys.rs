@@ -183,7 +183,7 @@ impl<A: KeyPart, B: KeyPart> Keys<(A, B)> {
 }
 
 /// The end of the range of all bytes that begin with `prefix`: the prefix with its last byte that can grow grown by one.
-fn successor_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+pub(crate) fn successor_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if let Some(grown) = last.checked_add(1) {

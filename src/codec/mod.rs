@@ -19,6 +19,7 @@ mod version;
 pub use dyn_key::DynKey;
 pub use key::{Key, KeyKind, KeyPart, encode_key};
 pub use keys::Keys;
+pub(crate) use keys::successor_of_prefix;
 #[cfg(feature = "json")]
 pub use value::Json;
 pub use value::{Bincode, Codec, CodecId, encode_verified};

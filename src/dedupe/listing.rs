@@ -4,7 +4,6 @@
 //! a scan of its own, and the scans are merged.
 
 use std::iter::Peekable;
-use std::ops::Bound;
 
 use super::{Remembered, check_scope, decode, stored_key};
 use crate::engine::{Bytes, Merge, Now, Space, Span};
@@ -29,10 +28,10 @@ pub(crate) fn list<'t>(txn: &'t Txn, scope: Option<&str>) -> Result<Listing<'t>>
     let spans = match scope {
         Some(scope) => {
             check_scope(scope)?;
-            vec![span_of(&stored_key(scope, b""))]
+            vec![Span::prefix(&stored_key(scope, b""))]
         }
         None => (1..=SCOPE_BYTES_MAX as u8)
-            .map(|len| span_of(&of_length(len)))
+            .map(|len| Span::prefix(&of_length(len)))
             .collect(),
     };
     let mut scans = Vec::new();
@@ -50,19 +49,6 @@ fn of_length(len: u8) -> Vec<u8> {
     let mut prefix = Space::Ending.key(1);
     prefix.push(len);
     prefix
-}
-
-/// All entries whose keys begin with `prefix`. Its last byte is a length or a letter of a scope, so it can grow.
-fn span_of(prefix: &[u8]) -> Span {
-    let mut end = prefix.to_vec();
-    if let Some(last) = end.last_mut() {
-        *last = last.saturating_add(1);
-    }
-    Span {
-        from: Bound::Included(prefix.into()),
-        to: Bound::Excluded(end.into()),
-        reverse: false,
-    }
 }
 
 /// See [`list`].

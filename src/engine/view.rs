@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::base::BaseSnapshot;
 use super::memory::{Bytes, Entry, Memory};
+use crate::codec::successor_of_prefix;
 use crate::error::Result;
 
 /// One state of the store.
@@ -34,6 +35,15 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// All keys that begin with `prefix`, which names at least a key space.
+    pub(crate) fn prefix(prefix: &[u8]) -> Span {
+        Span {
+            from: Bound::Included(prefix.into()),
+            to: successor_of_prefix(prefix).map(Into::into),
+            reverse: false,
+        }
+    }
+
     /// Whether no key can lie inside. Ordered maps panic on such bounds, so this is asked before.
     pub(crate) fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {

@@ -171,14 +171,6 @@ pub(crate) fn key_prefix(table: u32, more: usize) -> Vec<u8> {
     key
 }
 
-/// What lies behind all keys of a table's records.
-pub(crate) fn key_end(table: u32) -> Vec<u8> {
-    match table.checked_add(1) {
-        Some(next) => key_prefix(next, 0),
-        None => vec![Space::Records as u8 + 1],
-    }
-}
-
 /// Splits a record's key into its table and the encoded key.
 pub(crate) fn encoded_key(key: &[u8]) -> &[u8] {
     key.get(5..).unwrap_or_default()

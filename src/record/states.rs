@@ -61,16 +61,6 @@ pub(crate) fn entry_prefix(table: u32, state: &str, more: usize) -> Vec<u8> {
     key
 }
 
-/// What lies behind all entries under a state.
-pub(crate) fn entry_end(table: u32, state: &str) -> Vec<u8> {
-    let mut end = entry_prefix(table, state, 0);
-    // No text has a byte 0xFF, so the last one can grow.
-    if let Some(last) = end.last_mut() {
-        *last = last.saturating_add(1);
-    }
-    end
-}
-
 fn entry_key(table: u32, state: &str, encoded_key: &[u8]) -> Vec<u8> {
     let mut key = entry_prefix(table, state, encoded_key.len());
     key.extend_from_slice(encoded_key);

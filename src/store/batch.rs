@@ -1,7 +1,7 @@
 //! Batches on a store and inside its transactions.
 
 use super::{ReadTx, Store, WriteTx, inside};
-use crate::batch::{Batch, Outcome};
+use crate::batch::{Batch, Outcome, Ready};
 use crate::error::Result;
 use crate::table::catalog::Tables;
 
@@ -25,7 +25,7 @@ impl Store {
         {
             return Ok(repeat);
         }
-        self.write(|tx| tx.apply(batch))
+        self.write(|tx| tx.apply_ready(&ready))
     }
 
     /// What [`Store::apply`] would answer to the newest durable state. Writes nothing and syncs nothing.
@@ -44,7 +44,10 @@ impl WriteTx<'_> {
     /// # Errors
     /// As [`Store::apply`]; `Invalid` if the work of the same remembered key is under way in this transaction.
     pub fn apply(&mut self, batch: &Batch) -> Result<Outcome> {
-        let ready = batch.ready()?;
+        self.apply_ready(&batch.ready()?)
+    }
+
+    fn apply_ready(&mut self, ready: &Ready<'_>) -> Result<Outcome> {
         self.read.inner.probed.inside();
         if let Some(key) = &ready.once {
             self.refuse_under_way(key)?;
@@ -60,10 +63,11 @@ impl WriteTx<'_> {
     /// # Errors
     /// As [`WriteTx::apply`], without those of the disk.
     pub fn dry_run(&self, batch: &Batch) -> Result<Outcome> {
-        if let Some(key) = &batch.ready()?.once {
+        let ready = batch.ready()?;
+        if let Some(key) = &ready.once {
             self.refuse_under_way(key)?;
         }
-        self.read.dry_run(batch)
+        self.read.try_ready(&ready)
     }
 }
 
@@ -73,7 +77,10 @@ impl ReadTx<'_> {
     /// # Errors
     /// As [`Store::dry_run`].
     pub fn dry_run(&self, batch: &Batch) -> Result<Outcome> {
-        let ready = batch.ready()?;
+        self.try_ready(&batch.ready()?)
+    }
+
+    fn try_ready(&self, ready: &Ready<'_>) -> Result<Outcome> {
         let mut trial = self.txn.clone();
         let durable = || self.engine.read();
         let tables = Tables::new(&self.inner.catalog, &durable);

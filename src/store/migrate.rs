@@ -121,7 +121,7 @@ where
     let mut next = migrate.standing(&tx.txn)?;
     let is_under_way = next.is_some();
     while let Some(standing) = next {
-        let mut scratch = tx.txn.fork();
+        let mut scratch = tx.txn.clone();
         let rewrote = migrate.page(&mut scratch, standing, f)?;
         let checked = tx.engine.fits(&scratch.into_changes());
         checked.map_err(|cause| rewrote.end.refused(cause))?;

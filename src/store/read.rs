@@ -135,7 +135,7 @@ impl<'s> ReadTx<'s> {
 
     fn entries<K: ?Sized>(&self, info: &TableInfo, keys: &Keys<K>) -> Result<Merge<'_>> {
         let prefix = record::key_prefix(info.id, 0);
-        self.txn.scan(&span_of(&prefix, record::key_end(info.id), keys))
+        self.txn.scan(&span_of(&prefix, keys))
     }
 }
 
@@ -197,20 +197,17 @@ pub(super) fn page_of<T: TableSpec, E>(
 }
 
 /// A range of keys as a span of whole keys: those that begin with `prefix`, all of which lie before `end`.
-pub(super) fn span_of<K: ?Sized>(prefix: &[u8], end: Vec<u8>, keys: &Keys<K>) -> Span {
+pub(super) fn span_of<K: ?Sized>(prefix: &[u8], keys: &Keys<K>) -> Span {
     let (lo, hi) = keys.bounds();
     let whole = |key: &[u8]| [prefix, key].concat().into();
-    let from = match lo {
-        Bound::Unbounded => Bound::Included(prefix.into()),
-        bound => bound.map(whole),
-    };
-    let to = match hi {
-        Bound::Unbounded => Bound::Excluded(end.into()),
-        bound => bound.map(whole),
-    };
+    let all = Span::prefix(prefix);
     Span {
-        from,
-        to,
+        from: if lo == Bound::Unbounded {
+            all.from
+        } else {
+            lo.map(whole)
+        },
+        to: if hi == Bound::Unbounded { all.to } else { hi.map(whole) },
         reverse: keys.is_reverse(),
     }
 }

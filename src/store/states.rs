@@ -158,9 +158,7 @@ impl ReadTx<'_> {
             return Ok(None);
         };
         let prefix = states::entry_prefix(info.id, state, 0);
-        let left = self
-            .txn
-            .scan(&span_of(&prefix, states::entry_end(info.id, state), keys))?;
+        let left = self.txn.scan(&span_of(&prefix, keys))?;
         Ok(Some(Entries {
             txn: &self.txn,
             info,

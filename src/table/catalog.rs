@@ -5,11 +5,10 @@
 //! added since. Once this process migrates a table that is no longer so, and each transaction looks at its own entry.
 
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::entry::{self, Shape, TABLE, damaged, entry_key, load};
+use super::entry::{self, Shape, damaged, entry_key, load};
 use super::{Declared, Described, Identity};
 use crate::engine::{Bytes, Now, Space, Span, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -206,16 +205,8 @@ pub(crate) fn declare(txn: &mut Txn, declared: &Declared) -> Result<(TableInfo, 
 
 /// All tables of the file, by name.
 pub(crate) fn list(txn: &Txn) -> Result<Vec<TableInfo>> {
-    let from = entry_key("");
-    let mut to = Space::Meta.key(1);
-    to.push(TABLE + 1);
-    let span = Span {
-        from: Bound::Included(from.into()),
-        to: Bound::Excluded(to.into()),
-        reverse: false,
-    };
     let mut tables = Vec::new();
-    for entry in txn.scan(&span)? {
+    for entry in txn.scan(&Span::prefix(&entry_key("")))? {
         let (key, bytes) = entry?;
         tables.push(entry::decode(&key, &bytes)?);
     }

@@ -11,7 +11,7 @@ use crate::record;
 use crate::txn::Txn;
 
 /// Prefix of the meta keys that hold a table's entry; the name follows.
-pub(super) const TABLE: u8 = b't';
+const TABLE: u8 = b't';
 
 /// What the file says of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -327,17 +327,11 @@ fn target_of(old: &Declared, new: &Declared) -> Result<Shape> {
 
 /// The records of a table behind an encoded key.
 fn rest_of(table: u32, behind: Option<&[u8]>) -> Span {
-    let from = match behind {
-        None => Bound::Included(record::key_prefix(table, 0).into()),
-        Some(behind) => {
-            let mut key = record::key_prefix(table, behind.len());
-            key.extend_from_slice(behind);
-            Bound::Excluded(key.into())
-        }
-    };
-    Span {
-        from,
-        to: Bound::Excluded(record::key_end(table).into()),
-        reverse: false,
+    let mut span = Span::prefix(&record::key_prefix(table, 0));
+    if let Some(behind) = behind {
+        let mut key = record::key_prefix(table, behind.len());
+        key.extend_from_slice(behind);
+        span.from = Bound::Excluded(key.into());
     }
+    span
 }

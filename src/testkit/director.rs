@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::Probe;
 use crate::disk::sim::SimDisk;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex};
 
 thread_local! {
     /// Which of the deliveries at the same time this thread is; `None` for everybody else.
@@ -45,9 +45,9 @@ pub(super) struct Director {
 struct State {
     /// The points that the delivery came to, in words.
     points: Vec<String>,
-    /// Calls that began, and those that have not ended: number, name, and how many operations began inside of it.
+    /// Calls that began, and by copy those that have not ended: number, name, and how many operations began inside of it.
     calls: u64,
-    open: Vec<(u64, &'static str, u64)>,
+    open: Vec<Vec<(u64, &'static str, u64)>>,
     /// The delivery passed more points than any that ends.
     endless: bool,
     end: Option<(u64, End)>,
@@ -56,8 +56,6 @@ struct State {
     /// What is left of the disk.
     left: Option<SimDisk>,
     disk: Option<SimDisk>,
-    /// Calls that each copy is inside of.
-    depths: Vec<usize>,
     turns: Option<Turns>,
 }
 
@@ -70,21 +68,23 @@ enum Place {
 }
 
 impl State {
-    fn words(&mut self, place: Place) -> String {
+    fn words(&mut self, copy: usize, place: Place) -> String {
+        let mut none = Vec::new();
+        let open = self.open.get_mut(copy).unwrap_or(&mut none);
         match place {
             Place::Before(call) => {
                 self.calls += 1;
-                self.open.push((self.calls, call, 0));
+                open.push((self.calls, call, 0));
                 format!("before call {} ({call})", self.calls)
             }
-            Place::Inside => match self.open.last_mut() {
+            Place::Inside => match open.last_mut() {
                 Some((number, call, operations)) => {
                     *operations += 1;
                     format!("inside of call {number} ({call}), before operation {operations}")
                 }
                 None => "before an operation".to_owned(),
             },
-            Place::After => match self.open.pop() {
+            Place::After => match open.pop() {
                 Some((number, call, _)) => format!("after call {number} ({call})"),
                 None => "after a call".to_owned(),
             },
@@ -125,9 +125,8 @@ impl Director {
         let mut state = self.state.lock();
         state.points.clear();
         (state.calls, state.endless) = (0, false);
-        state.open.clear();
+        state.open = vec![Vec::new(); copies];
         state.end = end;
-        state.depths = vec![0; copies];
         state.disk = Some(disk.clone());
     }
 
@@ -162,7 +161,7 @@ impl Director {
         state.left.take()
     }
 
-    fn point(&self, place: Place) {
+    fn point(&self, copy: usize, place: Place) {
         let mut state = self.state.lock();
         if state.gone || state.endless {
             drop(state);
@@ -178,7 +177,7 @@ impl Director {
             resume_unwind(Box::new(Stopped));
         }
         let here = state.points.len() as u64;
-        let words = state.words(place);
+        let words = state.words(copy, place);
         state.points.push(words);
         let Some((_, end)) = state.end.filter(|(at, _)| *at == here) else {
             return;
@@ -250,37 +249,28 @@ impl Director {
         set(&mut self.state.lock(), copy, Turn::Done);
         self.moved.notify_all();
     }
-
-    fn depth<'s>(state: &'s mut MutexGuard<'_, State>, copy: usize) -> Option<&'s mut usize> {
-        state.depths.get_mut(copy)
-    }
 }
 
 impl Probe for Director {
     fn before(&self, call: &'static str) {
         let Some(copy) = COPY.get() else { return };
-        let outermost = Self::depth(&mut self.state.lock(), copy).is_some_and(|depth| *depth == 0);
+        let outermost = self.state.lock().open.get(copy).is_some_and(Vec::is_empty);
         // Inside of a closure the writer lock may be held, which the others would wait for.
         if outermost {
             self.wait_for_turn(copy);
         }
-        self.point(Place::Before(call));
-        if let Some(depth) = Self::depth(&mut self.state.lock(), copy) {
-            *depth += 1;
-        }
+        self.point(copy, Place::Before(call));
     }
 
     fn after(&self) {
-        let Some(copy) = COPY.get() else { return };
-        if let Some(depth) = Self::depth(&mut self.state.lock(), copy) {
-            *depth = depth.saturating_sub(1);
+        if let Some(copy) = COPY.get() {
+            self.point(copy, Place::After);
         }
-        self.point(Place::After);
     }
 
     fn inside(&self) {
-        if COPY.get().is_some() {
-            self.point(Place::Inside);
+        if let Some(copy) = COPY.get() {
+            self.point(copy, Place::Inside);
         }
     }
 }
