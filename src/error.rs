@@ -133,6 +133,7 @@ fn kind_of_io(cause: &std::io::Error) -> ErrorKind {
         Os::NotFound => ErrorKind::NotFound,
         Os::PermissionDenied | Os::ReadOnlyFilesystem => ErrorKind::ReadOnly,
         Os::StorageFull | Os::QuotaExceeded | Os::FileTooLarge => ErrorKind::Full,
+        Os::ResourceBusy => ErrorKind::Busy,
         _ => ErrorKind::Io,
     }
 }

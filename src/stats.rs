@@ -27,6 +27,8 @@ pub struct Stats {
     /// The highest wall time ever seen, in nanoseconds since 1970. Far ahead of the wall clock, it keeps keys from
     /// ageing while the store is closed; `clock reset` takes it back.
     pub highest_wall_ns: i64,
+    /// States of the base that are kept because other processes read them. Each makes the file grow as long as it is kept.
+    pub states_kept_for_others: u64,
 }
 
 impl From<Figures> for Stats {
@@ -42,6 +44,7 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            states_kept_for_others,
         } = figures;
         Stats {
             sequence,
@@ -54,6 +57,7 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            states_kept_for_others,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::file::{FileDisk, open_regular, pause, still_at, try_lock};
+use super::file::{Access, FileDisk, open_regular, pause, still_at, try_lock};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Longest name that is repeated in the temporary name, in bytes, so that the latter stays below the usual 255.
@@ -169,7 +169,7 @@ fn empty_file(path: &Path, replace_empty: bool) -> Result<Option<File>> {
     if !replace_empty || !found.is_file() || found.len() > 0 {
         return Ok(None);
     }
-    let file = open_regular(path)?;
+    let file = open_regular(path, Access::Write)?;
     // Whoever holds the lock is creating the file right now, or has just done so.
     if !try_lock(&file, path)? || !still_at(path, &file)? {
         return Ok(None);

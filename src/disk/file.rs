@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::Disk;
 use super::create::{self, Building, Creation};
+use super::marks::Marks;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
@@ -164,6 +165,10 @@ impl Disk for FileDisk {
         check_position(len, 0)?;
         self.0.file.set_len(len)
     }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        Some(&self.0.file)
+    }
 }
 
 impl Inner {
@@ -234,8 +239,8 @@ fn check_position(offset: u64, len: usize) -> io::Result<()> {
 fn look(path: &Path, wait: Duration) -> Result<Look> {
     let patience = Patience::begin(wait);
     for _ in 0..REPLACED_MAX {
-        let file = open_regular(path)?;
-        lock_within(&file, path, &patience)?;
+        let file = open_regular(path, Access::Write)?;
+        lock_within(path, &patience, || try_lock(&file, path))?;
         // Under the lock nobody of ours moves this file away. If the path names another one by now, or none, then the
         // lock that was waited for belongs to a file that nobody will find again.
         if !still_at(path, &file)? {
@@ -254,12 +259,32 @@ fn look(path: &Path, wait: Duration) -> Result<Look> {
     Err(busy(path, "the file is replaced over and over"))
 }
 
-/// Opens for reading and writing what is a regular file. Looks before it opens, since opening a device or a pipe can
-/// already have an effect, and once more afterwards, since the path may have changed hands.
-pub(super) fn open_regular(path: &Path) -> Result<File> {
+/// Opens a file that is only looked at. Takes no lock on Linux, where [marks](super::marks) tell what a writer does;
+/// elsewhere one that excludes writers and is shared with others who look.
+pub(super) fn open_to_look(path: &Path, wait: Duration) -> Result<FileDisk> {
+    let file = open_regular(path, Access::Read)?;
+    if cfg!(not(target_os = "linux")) {
+        lock_within(path, &Patience::begin(wait), || {
+            outcome_of_lock(path, || file.try_lock_shared())
+        })?;
+    }
+    Ok(FileDisk::locked(file, path.to_owned()))
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// Opens what is a regular file. Looks before it opens, since opening a device or a pipe can already have an effect, and
+/// once more afterwards, since the path may have changed hands.
+pub(super) fn open_regular(path: &Path, access: Access) -> Result<File> {
     let failed = |cause| Error::io("open the file", Some(path), cause);
     check_regular(path, &std::fs::metadata(path).map_err(failed)?)?;
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
+    let write = access == Access::Write;
+    let file = OpenOptions::new().read(true).write(write).open(path).map_err(failed)?;
     check_regular(path, &file.metadata().map_err(failed)?)?;
     Ok(file)
 }
@@ -312,9 +337,9 @@ impl Patience {
     }
 }
 
-/// Takes the exclusive lock, looking again while there is patience.
-fn lock_within(file: &File, path: &Path, patience: &Patience) -> Result<()> {
-    while !try_lock(file, path)? {
+/// Takes a lock, looking again while there is patience.
+fn lock_within(path: &Path, patience: &Patience, mut take: impl FnMut() -> Result<bool>) -> Result<()> {
+    while !take()? {
         let left = patience.left();
         if left.is_zero() {
             return Err(busy(path, "another process or handle has the file open"));
@@ -326,8 +351,12 @@ fn lock_within(file: &File, path: &Path, patience: &Patience) -> Result<()> {
 
 /// Takes the exclusive lock if it is free. A file system without locks is an error: going on would let two writers in.
 pub(super) fn try_lock(file: &File, path: &Path) -> Result<bool> {
+    outcome_of_lock(path, || file.try_lock())
+}
+
+fn outcome_of_lock(path: &Path, take: impl Fn() -> Result<(), TryLockError>) -> Result<bool> {
     loop {
-        match file.try_lock() {
+        match take() {
             Ok(()) => return Ok(true),
             Err(TryLockError::WouldBlock) => return Ok(false),
             Err(TryLockError::Error(cause)) if cause.kind() == io::ErrorKind::Interrupted => {}

@@ -14,9 +14,13 @@ pub(crate) mod create;
 #[cfg(feature = "test-util")]
 pub(crate) mod fault;
 pub(crate) mod file;
+pub(crate) mod look;
+pub(crate) mod marks;
 pub(crate) mod ram;
 #[cfg(feature = "test-util")]
 pub(crate) mod sim;
+#[cfg(feature = "test-util")]
+pub(crate) mod sim_look;
 
 use std::fmt;
 use std::io;
@@ -60,4 +64,8 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// What the operating system reports.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// What other openings of the same file can be told and asked; `None` if there is no way to.
+    fn marks(&self) -> Option<&dyn marks::Marks> {
+        None
+    }
 }

@@ -11,12 +11,15 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Disk;
 use super::crash::{self, Change, CrashPlan, Piece};
 use super::fault::{Call, EventKind, FaultKind, FaultMode, Faults};
+use super::marks::Marks;
 use super::ram;
+use super::sim_look::Held;
 use crate::sync::Mutex;
 
 /// Largest simulated disk in bytes: an offset out of thin air must not take the memory of the machine. Calls beyond are
@@ -31,6 +34,7 @@ pub struct SimDisk(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     observer: Mutex<Option<Observer>>,
+    held: Held,
 }
 
 type Observer = Arc<dyn Fn(&Event<'_>, &SimDisk) + Send + Sync>;
@@ -85,6 +89,7 @@ impl SimDisk {
         SimDisk(Arc::new(Shared {
             state: Mutex::new(state),
             observer: Mutex::new(None),
+            held: Held::default(),
         }))
     }
 
@@ -101,6 +106,10 @@ impl SimDisk {
         let (durable, mut pending) = self.halves();
         pending.extend(change_of(event));
         SimDisk::with_both(crash::settle(&durable, &pending, seed, plan))
+    }
+
+    pub(super) fn held(&self) -> &Held {
+        &self.0.held
     }
 
     fn halves(&self) -> (Arc<Vec<u8>>, Vec<Change>) {
@@ -348,5 +357,26 @@ impl Disk for SimDisk {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.change(EventKind::SetLen, 0, &[], len)
+    }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        Some(self)
+    }
+}
+
+/// The marks of the disk itself, which count as those of one opening.
+impl Marks for SimDisk {
+    fn set(&self, place: u64) -> io::Result<()> {
+        self.held().set(0, place);
+        Ok(())
+    }
+
+    fn clear(&self, place: u64) -> io::Result<()> {
+        self.held().clear(0, place);
+        Ok(())
+    }
+
+    fn find(&self, range: Range<u64>) -> io::Result<Option<u64>> {
+        Ok(self.held().find(0, &range))
     }
 }

@@ -12,7 +12,9 @@
 
 mod base;
 mod checkpoint;
+mod handle;
 mod log;
+mod look;
 mod memory;
 mod open;
 mod recovery;
@@ -39,17 +41,18 @@ use log::{LogEnv, Mark, Position};
 use memory::Memory;
 use shared::{Frozen, Shared};
 
+pub(crate) use handle::Engine;
 pub use log::Level;
 pub(crate) use memory::Bytes;
-pub(crate) use open::{Settings, create, open};
+pub(crate) use open::{Settings, create};
 pub(crate) use space::Space;
 pub(crate) use view::{Layer, Merge, Span, View};
 
 /// One change of a commit: a key with its new value, or its removal.
 pub(crate) type Change = (Bytes, Option<Bytes>);
 
-/// An open file. Dropping it stops the background thread; [`Engine::close`] also empties the log.
-pub(crate) struct Engine {
+/// A file that this process writes. Dropping it stops the background thread; [`Writes::close`] also empties the log.
+struct Writes {
     core: Arc<Core>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -109,11 +112,12 @@ pub(crate) struct Figures {
     pub(crate) log_used_bytes: u64,
     pub(crate) retention_ns: u64,
     pub(crate) highest_wall_ns: i64,
+    pub(crate) states_kept_for_others: u64,
 }
 
-impl Engine {
+impl Writes {
     /// The newest state that is durable at the store's level.
-    pub(crate) fn read(&self) -> Result<Arc<View>> {
+    fn read(&self) -> Result<Arc<View>> {
         self.core.alive()?;
         let view = self.core.shared.published();
         if !view.base.is_spent() {
@@ -131,7 +135,7 @@ impl Engine {
 
     /// The readings of time for a transaction that only reads. It takes its sample in as well: after the wall clock was set
     /// back, a store that is only asked must not wait for the clock to catch up.
-    pub(crate) fn now(&self) -> Now {
+    fn now(&self) -> Now {
         self.core.now().0
     }
 
@@ -139,12 +143,12 @@ impl Engine {
     ///
     /// # Errors
     /// `TooLarge` if not.
-    pub(crate) fn fits(&self, changes: &[Change]) -> Result<()> {
+    fn fits(&self, changes: &[Change]) -> Result<()> {
         self.core.fits(changes)
     }
 
     /// Takes the writer lock and starts a transaction. Heals first if an earlier sync failed.
-    pub(crate) fn begin(&self) -> Result<Writer<'_>> {
+    fn begin(&self) -> Result<Writer<'_>> {
         let stage = self.core.healed_stage()?;
         let (now, time) = self.core.now();
         Ok(Writer {
@@ -156,22 +160,22 @@ impl Engine {
     }
 
     /// Blocks until the outcome of `ticket` is known: durable at the store's level, or an error.
-    pub(crate) fn wait(&self, ticket: &Ticket) -> Result<()> {
+    fn wait(&self, ticket: &Ticket) -> Result<()> {
         self.core.group.wait(ticket)
     }
 
     /// Most bytes that the log takes as one commit.
-    pub(crate) fn commit_bytes_max(&self) -> u64 {
+    fn commit_bytes_max(&self) -> u64 {
         limits::commit_bytes_max(self.core.superblock.log_half_bytes)
     }
 
     /// Makes everything that was answered survive power loss.
-    pub(crate) fn sync(&self) -> Result<()> {
+    fn sync(&self) -> Result<()> {
         self.core.alive()?;
         self.core.group.env().sync()
     }
 
-    pub(crate) fn figures(&self) -> Result<Figures> {
+    fn figures(&self) -> Result<Figures> {
         self.core.alive()?;
         let core = &self.core;
         // Both under the writer lock, so that a freeze lies before or after this look and never inside of it.
@@ -193,11 +197,12 @@ impl Engine {
             log_used_bytes,
             retention_ns: retention.now_ns(),
             highest_wall_ns: retention.highest_wall_ns(),
+            states_kept_for_others: core.base.kept_outside(),
         })
     }
 
     /// Forgets a wall time that was absurdly ahead: the mark becomes the wall time of now. Takes effect with a commit.
-    pub(crate) fn reset_wall_mark(&self) {
+    fn reset_wall_mark(&self) {
         let mut retention = self.core.retention.lock();
         retention.reset_mark(self.core.clock.sample());
     }
@@ -206,7 +211,7 @@ impl Engine {
     ///
     /// # Errors
     /// Whatever kept the log from being emptied; what was acknowledged is in the log then, and the next open finds it.
-    pub(crate) fn close(&self) -> Result<()> {
+    fn close(&self) -> Result<()> {
         let mut stage = self.core.stage.lock();
         if self.core.closed.swap(true, Ordering::AcqRel) {
             return Err(closed());
@@ -227,7 +232,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for Writes {
     fn drop(&mut self) {
         self.stop_thread();
         if !self.core.closed.swap(true, Ordering::AcqRel) {
@@ -240,6 +245,20 @@ impl Drop for Engine {
 /// Changes as the operations of a frame.
 fn ops(changes: &[Change]) -> impl Iterator<Item = frame::Op<'_>> {
     changes.iter().map(|(key, value)| (&**key, value.as_deref()))
+}
+
+/// Whether a log with halves of this length takes the changes as one commit.
+///
+/// # Errors
+/// `TooLarge` if not.
+fn fit(changes: &[Change], log_half_bytes: u64) -> Result<()> {
+    let bytes = frame::len_max(ops(changes)) as u64;
+    let max = limits::commit_bytes_max(log_half_bytes);
+    if bytes <= max {
+        return Ok(());
+    }
+    let message = format!("commit too large for the log, bytes={bytes}, bytes_max={max}");
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 /// A transaction on the newest staged state, under the writer lock. Dropping it leaves no trace.
@@ -327,16 +346,8 @@ impl Core {
         (now, retention.mark())
     }
 
-    /// # Errors
-    /// `TooLarge` if the changes exceed what one commit may put into the log.
     fn fits(&self, changes: &[Change]) -> Result<()> {
-        let bytes = frame::len_max(ops(changes)) as u64;
-        let max = limits::commit_bytes_max(self.superblock.log_half_bytes);
-        if bytes <= max {
-            return Ok(());
-        }
-        let message = format!("commit too large for the log, bytes={bytes}, bytes_max={max}");
-        Err(Error::new(ErrorKind::TooLarge, message))
+        fit(changes, self.superblock.log_half_bytes)
     }
 
     fn alive(&self) -> Result<()> {

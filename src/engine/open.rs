@@ -15,7 +15,7 @@ use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
 use super::view::View;
 use super::watched::Watched;
-use super::{Core, Engine, Stage, checkpoint};
+use super::{Core, Stage, Writes, checkpoint};
 use crate::clock::{Clock, Retention, RetentionMark, Sample, Schedule};
 use crate::codec::frame;
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
@@ -90,11 +90,11 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
 ///
 /// # Errors
 /// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `Io`; the disk is unchanged then.
-pub(crate) fn open(
+pub(super) fn open(
     disk: Arc<dyn Disk>,
     settings: &Settings,
     judge: impl FnOnce(Arc<View>) -> Result<()>,
-) -> Result<Engine> {
+) -> Result<Writes> {
     let superblock = read_superblock(&*disk)?;
     let halves = read_halves(&*disk, &superblock)?;
     let disk = Arc::new(Watched::new(disk));
@@ -128,7 +128,7 @@ pub(crate) fn open(
     start(core)
 }
 
-fn start(core: Core) -> Result<Engine> {
+fn start(core: Core) -> Result<Writes> {
     let core = Arc::new(core);
     let thread = if core.background {
         let core = core.clone();
@@ -137,7 +137,7 @@ fn start(core: Core) -> Result<Engine> {
     } else {
         None
     };
-    Ok(Engine {
+    Ok(Writes {
         core,
         thread: Mutex::new(thread),
     })
@@ -216,12 +216,12 @@ fn build(
 }
 
 /// The half whose checkpoint was under way, if there was one, and the half in use.
-fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
+pub(super) fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
     let newer = runs.pop();
     (runs.pop(), newer)
 }
 
-fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
+pub(super) fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
     let len = disk
         .len()
         .map_err(|cause| Error::io("ask for the length of the file", None, cause))?;
@@ -244,7 +244,7 @@ fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
     Ok(superblock)
 }
 
-fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Vec<u8>)>> {
+pub(super) fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Vec<u8>)>> {
     let half_bytes = superblock.log_half_bytes;
     let load = |half: Half| {
         let mut bytes = vec![0; half_bytes as usize];
@@ -316,7 +316,7 @@ fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {
 }
 
 /// Where the base's region begins: behind the superblock and both halves.
-fn base_begins(superblock: &Superblock) -> u64 {
+pub(super) fn base_begins(superblock: &Superblock) -> u64 {
     Half::B.begins(superblock.log_half_bytes) + superblock.log_half_bytes
 }
 
@@ -326,7 +326,7 @@ fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(out)
 }
 
-fn read(disk: &dyn Disk, at: u64, out: &mut [u8]) -> Result<()> {
+pub(super) fn read(disk: &dyn Disk, at: u64, out: &mut [u8]) -> Result<()> {
     disk.read(at, out).map_err(|cause| match cause.kind() {
         std::io::ErrorKind::UnexpectedEof => Error::with_source(ErrorKind::Corrupt, "file is cut short", cause),
         _ => Error::io("read the file", None, cause),

@@ -16,7 +16,7 @@ use crate::codec::frame::{self, Frame, Header, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The accepted frames of one half.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) half: Half,
     /// Length of the accepted frames in bytes, from the start of the half.
@@ -27,51 +27,74 @@ pub(super) struct Run {
     pub(super) last: Applied,
 }
 
-/// Follows the log from `applied`, at most once through each half, in log order.
+/// Follows the log from `applied`, at most once through each half, in log order, and judges what lies behind.
 pub(super) fn follow(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied) -> Result<Vec<Run>> {
+    let runs = accept(stamp, halves, applied);
+    let end = runs.last().map_or(applied, |run| run.last).sequence;
+    for (half, bytes) in halves {
+        let accepted = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
+        let rest = bytes.get(accepted..).unwrap_or_default();
+        judge_rest(stamp, *half, rest, end)?;
+    }
+    Ok(runs)
+}
+
+/// The frames that continue `applied`, whatever lies behind them.
+pub(super) fn accept(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut end = applied;
     while let Some(run) = halves
         .iter()
         .filter(|(half, _)| runs.iter().all(|run| run.half != *half))
-        .find_map(|(half, bytes)| follow_half(stamp, *half, bytes, end))
+        .find_map(|(half, bytes)| Run::begin(stamp, *half, bytes, end))
     {
         end = run.last;
         runs.push(run);
     }
-    for (half, bytes) in halves {
-        let accepted = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
-        let rest = bytes.get(accepted..).unwrap_or_default();
-        judge_rest(stamp, *half, rest, end.sequence)?;
-    }
-    Ok(runs)
+    runs
 }
 
-/// The frames of one half that continue `before`; `None` if the first one does not.
-fn follow_half(stamp: Stamp, half: Half, bytes: &[u8], before: Applied) -> Option<Run> {
-    let mut run = Run {
-        half,
-        len: 0,
-        memory: Memory::new(),
-        last: before,
-    };
-    while let Some(frame) = bytes.get(run.len..).and_then(|rest| frame::decode(stamp, rest)) {
-        if !continues(&run.last, &frame.header) {
-            break;
-        }
-        replay(&frame, &mut run.memory);
-        run.len += frame.len;
-        run.last = Applied {
-            sequence: frame.header.sequence,
-            life: frame.header.life,
-            time: RetentionMark {
-                now_ns: frame.header.retention_ns,
-                highest_wall_ns: frame.header.highest_wall_ns,
-                last_wall_ns: frame.header.last_wall_ns,
-            },
-        };
+impl Run {
+    /// The frames at the start of a half that continue `before`; `None` if the first one does not.
+    pub(super) fn begin(stamp: Stamp, half: Half, bytes: &[u8], before: Applied) -> Option<Run> {
+        let mut run = Run::empty(half, before);
+        run.extend(stamp, bytes).then_some(run)
     }
-    (run.len > 0).then_some(run)
+
+    /// No frames, where the first one would continue `before`.
+    pub(super) fn empty(half: Half, before: Applied) -> Run {
+        Run {
+            half,
+            len: 0,
+            memory: Memory::new(),
+            last: before,
+        }
+    }
+
+    /// Takes the frames of `bytes`, which lie behind those it has. Whether there were any.
+    pub(super) fn extend(&mut self, stamp: Stamp, bytes: &[u8]) -> bool {
+        let before = self.len;
+        while let Some(frame) = bytes
+            .get(self.len - before..)
+            .and_then(|rest| frame::decode(stamp, rest))
+        {
+            if !continues(&self.last, &frame.header) {
+                break;
+            }
+            replay(&frame, &mut self.memory);
+            self.len += frame.len;
+            self.last = Applied {
+                sequence: frame.header.sequence,
+                life: frame.header.life,
+                time: RetentionMark {
+                    now_ns: frame.header.retention_ns,
+                    highest_wall_ns: frame.header.highest_wall_ns,
+                    last_wall_ns: frame.header.last_wall_ns,
+                },
+            };
+        }
+        self.len > before
+    }
 }
 
 /// Whether a frame is the next one after a state.

@@ -7,15 +7,15 @@
 //! Invariant: a sweep drops what is over by the time that the base itself notes, so that no crash can turn time back to
 //! before an end that was acted upon.
 
-use super::{Core, Engine};
+use super::{Core, Writes};
 use crate::error::Result;
 
-impl Engine {
+impl Writes {
     /// Frees the space of entries that are over, and gives their number, with those that checkpoints dropped meanwhile.
     ///
     /// # Errors
     /// As for a commit and a checkpoint. What was dropped before is dropped; nothing else is lost.
-    pub(crate) fn sweep(&self) -> Result<u64> {
+    pub(super) fn sweep(&self) -> Result<u64> {
         let core = &*self.core;
         let _alone = core.sweeping.lock();
         let before = core.base.dropped();

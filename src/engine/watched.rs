@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Disk;
+use crate::disk::marks::Marks;
 use crate::sync::{Mutex, RecursiveRwLock};
 
 /// A disk whose failed syncs are counted.
@@ -83,5 +84,9 @@ impl Disk for Watched {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.disk.set_len(len)
+    }
+
+    fn marks(&self) -> Option<&dyn Marks> {
+        self.disk.marks()
     }
 }

@@ -3,6 +3,7 @@
 use super::Store;
 use super::inside::{self, Inside};
 use super::read::ReadTx;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::table::migrate::Migrate;
 use crate::table::{Record, TableSpec};
@@ -85,7 +86,7 @@ impl Store {
         E: From<Error>,
     {
         inside::refuse_in_write(self.inner.id, "migrate")?;
-        let bytes_max = self.with_engine("migrate", |engine| Ok::<_, Error>(engine.commit_bytes_max()))?;
+        let bytes_max = self.with_engine("migrate", Engine::commit_bytes_max)?;
         let migrate = Migrate::new(old, new, self.inner.verify_values, bytes_max)?;
         // It could see its own table change under it, and fail in the middle for good.
         let mut f = |key: &O::OwnedKey, record| {

@@ -100,11 +100,24 @@ impl Store {
         Options::new().in_memory()
     }
 
+    /// Opens a store to look at it, also while another process writes; see [`Options::open_read_only`].
+    ///
+    /// # Errors
+    /// As [`Options::open_read_only`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Store> {
+        Options::new().open_read_only(path)
+    }
+
     fn with(engine: Engine, verify_values: bool, probed: Probed) -> Store {
+        let catalog = Catalog::new();
+        if engine.looks() {
+            // Another process may migrate a table.
+            catalog.entries_change();
+        }
         let inner = Inner {
             engine: RecursiveRwLock::new(Some(engine)),
             closing: AtomicBool::new(false),
-            catalog: Catalog::new(),
+            catalog,
             id: inside::next_store(),
             verify_values,
             probed,
@@ -307,7 +320,7 @@ impl Store {
     pub fn reset_clock(&self) -> Result<()> {
         inside::refuse_in_write(self.inner.id, "clock reset")?;
         self.with_engine("reset_clock", |engine| {
-            engine.reset_wall_mark();
+            engine.reset_wall_mark()?;
             let ticket = engine.begin()?.commit(Vec::new())?;
             engine.wait(&ticket)
         })

@@ -10,8 +10,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::disk::create::{self, Creation, Finished};
 use crate::disk::file::{FileDisk, Opening};
+use crate::disk::look::LookDisk;
 use crate::disk::ram::RamDisk;
-use crate::engine::{self, Level, Settings};
+use crate::engine::{self, Engine, Level, Settings};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::table::{Declared, TableSpec, catalog};
@@ -192,6 +193,27 @@ impl Options {
         self.start(Arc::new(disk)).map_err(|cause| at(path, cause))
     }
 
+    /// Opens a store that must exist to look at it: no byte is written, and neither file nor folder need be writable.
+    ///
+    /// Another process may write to it meanwhile, and is neither kept waiting nor slowed down. Each read is of one state: it
+    /// has every commit that was answered before the read began, whole, and of later ones a prefix. Every call that would
+    /// write answers `ReadOnly`.
+    ///
+    /// # What it does not do
+    /// A commit may be seen a moment before its caller is told that it is durable; a power loss may still take it. A state
+    /// that is read for long makes the file grow while the other process writes, as a reader inside of it does. If that
+    /// process is restarted, or had to heal after an error of the disk, a read under way may answer `Busy`: read again.
+    /// Only Linux has the locks that this takes; elsewhere a look and a writer exclude each other, and the later one is `Busy`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Corrupt`, `ReadOnly` if the file may not be read,
+    /// `Schema` for a declared table that the file has otherwise, `Invalid` for one that breaks a rule, `Busy`, `Io`.
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Store> {
+        let path = path.as_ref();
+        let disk = LookDisk::open(path, self.wait)?;
+        self.look_at(Arc::new(disk)).map_err(|cause| at(path, cause))
+    }
+
     /// A store in memory with the same behaviour, gone when its last handle is.
     ///
     /// # Errors
@@ -214,6 +236,12 @@ impl Options {
     #[doc(hidden)]
     pub fn open_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
         self.start(disk)
+    }
+
+    /// Looks at the store on a disk.
+    #[doc(hidden)]
+    pub fn look_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        self.look_at(disk)
     }
 
     /// Fills a file under construction and gives it its name; `None` if somebody else was first.
@@ -240,10 +268,19 @@ impl Options {
 
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
-        let engine = engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
+        let engine = Engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
         let store = Store::with(engine, self.verify_values, self.probed);
         store.declare(&declared)?;
         Ok(store)
+    }
+}
+
+/// A store that is only looked at.
+impl Options {
+    fn look_at(self, disk: Arc<dyn Disk>) -> Result<Store> {
+        let declared = self.declared()?;
+        let engine = Engine::look(disk, &self.settings, |view| catalog::agree(view, &declared))?;
+        Ok(Store::with(engine, self.verify_values, self.probed))
     }
 }
 

@@ -23,6 +23,7 @@ mod isolation;
 mod keys_order;
 mod kit;
 mod listing;
+mod look;
 mod machine;
 mod migrate;
 mod migrate_kill;

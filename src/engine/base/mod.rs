@@ -8,6 +8,7 @@
 //! the same region.
 
 mod ending;
+mod outside;
 mod region;
 mod spent;
 
@@ -22,9 +23,12 @@ use super::space::Space;
 use super::view::{Layer, Span};
 use super::watched::Watched;
 use crate::clock::RetentionMark;
+use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use ending::{Dropped, change_ending, drop_ended};
+use outside::Outside;
+pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
 use spent::{Spent, caught};
 
@@ -58,6 +62,8 @@ pub(crate) struct Base {
     open: Mutex<Opened>,
     /// Entries that were dropped since the open because they are over.
     dropped: AtomicU64,
+    /// How many states are kept for readers of other processes; beside `open`, which a transaction holds for long.
+    kept_outside: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -66,6 +72,7 @@ struct Opened {
     database: Option<Database>,
     region: Arc<Region>,
     spent: Spent,
+    outside: Outside,
 }
 
 /// One state of the base; readers hold it as long as they like, and pin its pages.
@@ -76,6 +83,8 @@ pub(crate) struct BaseSnapshot {
     states: ReadOnlyTable<&'static [u8], &'static [u8]>,
     spent: Spent,
     pub(crate) applied: Applied,
+    /// Behind the tables, so that it is dropped after them: redb, where nobody else keeps it open for this state.
+    _owner: Option<Arc<Base>>,
 }
 
 impl std::fmt::Debug for BaseSnapshot {
@@ -87,10 +96,19 @@ impl std::fmt::Debug for BaseSnapshot {
 }
 
 impl Opened {
-    fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot(&self, owner: Option<Arc<Base>>) -> Result<Arc<BaseSnapshot>> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         let spent = &self.spent;
-        spent.reading(|| Base::snapshot_of(database, spent.clone()))
+        spent.reading(|| Base::snapshot_of(database, spent.clone(), owner))
+    }
+
+    /// Lets writes through, and says so to readers outside.
+    fn arm(&mut self, disk: &dyn Disk) -> Result<()> {
+        self.region
+            .arm()
+            .map_err(|cause| Error::io("write to the base", None, cause))?;
+        self.outside.begin(disk);
+        Ok(())
     }
 
     /// Drops redb, which commits once more if it can. Whoever wants to know how that went calls [`Base::close`].
@@ -114,9 +132,8 @@ impl Base {
     pub(crate) fn create(disk: Arc<Watched>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
         let region = Arc::new(Region::armed(disk.clone(), offset));
         let database = open_redb(&region, cache_bytes, true)?;
-        let base = Base::with(disk, offset, cache_bytes, database, region);
-        base.apply(&Memory::new(), applied)?;
-        Ok(base)
+        caught(|| Base::apply_to(&database, &Memory::new(), applied))?;
+        Ok(Base::with(disk, offset, cache_bytes, database, region))
     }
 
     /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
@@ -135,22 +152,33 @@ impl Base {
                 database: Some(database),
                 region,
                 spent: Spent::default(),
+                outside: Outside::default(),
             }),
             dropped: AtomicU64::new(0),
+            kept_outside: AtomicU64::new(0),
         }
     }
 
     /// Makes everything the base shows durable, and lets its writes through.
     pub(crate) fn arm(&self) -> Result<()> {
-        let region = self.open.lock().region.clone();
-        region
-            .arm()
-            .map_err(|cause| Error::io("write to the base", None, cause))
+        self.open.lock().arm(&*self.disk)
+    }
+
+    /// How many states are kept for readers of other processes.
+    pub(crate) fn kept_outside(&self) -> u64 {
+        self.kept_outside.load(Ordering::Relaxed)
     }
 
     /// The state after the last [`Base::apply`].
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
-        self.open.lock().snapshot()
+        self.open.lock().snapshot(None)
+    }
+
+    /// The same, for a base that nobody else keeps open: it stays as long as this state of it is read.
+    pub(super) fn into_snapshot(self) -> Result<Arc<BaseSnapshot>> {
+        let base = Arc::new(self);
+        let snapshot = base.open.lock().snapshot(Some(base.clone()));
+        snapshot
     }
 
     /// The newest state, after redb was opened anew if the opening in use is spent.
@@ -165,10 +193,10 @@ impl Base {
 
     fn renew(&self, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
         self.open_if_spent(open)?;
-        open.snapshot()
+        open.snapshot(None)
     }
 
-    fn snapshot_of(database: &Database, spent: Spent) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot_of(database: &Database, spent: Spent, owner: Option<Arc<Base>>) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -183,20 +211,21 @@ impl Base {
             states: table(STATES)?,
             spent,
             applied,
+            _owner: owner,
         };
         Ok(Arc::new(snapshot))
     }
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
-        self.write(|database| Base::apply_to(database, memory, applied))
+        self.write(|database| Base::apply_to(database, memory, applied).map(Some))
             .map(drop)
     }
 
     /// Drops entries that are over at `now_ns`, in a durable transaction of its own. Says whether there may be more.
     pub(crate) fn drop_ended(&self, now_ns: u64) -> Result<bool> {
         let dropped = self.write(|database| Base::drop_from(database, now_ns))?;
-        Ok(dropped.may_be_more())
+        Ok(dropped.is_some_and(Dropped::may_be_more))
     }
 
     /// How many entries were dropped since the open because they are over.
@@ -204,16 +233,19 @@ impl Base {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Runs one transaction and counts what it dropped.
-    fn write(&self, transaction: impl FnOnce(&Database) -> Result<Dropped>) -> Result<Dropped> {
+    /// Runs one transaction and counts what it dropped; `None` if it changed nothing.
+    fn write(&self, transaction: impl FnOnce(&Database) -> Result<Option<Dropped>>) -> Result<Option<Dropped>> {
         let mut open = self.open.lock();
         self.open_if_spent(&mut open)?;
-        open.region
-            .arm()
-            .map_err(|cause| Error::io("write to the base", None, cause))?;
+        open.arm(&*self.disk)?;
+        let before = open.snapshot(None)?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let dropped = caught(|| transaction(database))?;
-        self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+        if let Some(dropped) = dropped {
+            let kept = open.outside.superseded(&*self.disk, before);
+            self.kept_outside.store(kept, Ordering::Relaxed);
+            self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+        }
         Ok(dropped)
     }
 
@@ -256,7 +288,7 @@ impl Base {
         Ok(dropped)
     }
 
-    fn drop_from(database: &Database, now_ns: u64) -> Result<Dropped> {
+    fn drop_from(database: &Database, now_ns: u64) -> Result<Option<Dropped>> {
         let writing = Base::begin(database)?;
         let dropped = {
             let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
@@ -265,10 +297,10 @@ impl Base {
         };
         if dropped.is_nothing() {
             writing.abort().map_err(from_redb)?;
-        } else {
-            writing.commit().map_err(from_redb)?;
+            return Ok(None);
         }
-        Ok(dropped)
+        writing.commit().map_err(from_redb)?;
+        Ok(Some(dropped))
     }
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
@@ -285,6 +317,9 @@ impl Base {
 
     fn open_anew(&self, open: &mut Opened) -> Result<()> {
         std::mem::take(&mut open.spent).set();
+        // Who reads from outside a state that is not the newest is on their own now, and sees it by the mark.
+        open.outside.end(&*self.disk);
+        self.kept_outside.store(0, Ordering::Relaxed);
         open.region.retire();
         open.discard();
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
@@ -294,7 +329,9 @@ impl Base {
 
     /// Closes redb; later calls answer `Closed`.
     pub(crate) fn close(&self) -> Result<()> {
-        match self.open.lock().database.take() {
+        let mut open = self.open.lock();
+        open.outside.end(&*self.disk);
+        match open.database.take() {
             Some(database) => caught(|| database.close().map_err(from_redb)),
             None => Ok(()),
         }

@@ -1,0 +1,405 @@
+//! A look from outside: the newest state of a file that another process may be writing to.
+//!
+//! Owns the reading side of what `base/outside` keeps. A look never waits for the writer and never makes it wait: it takes
+//! what it finds, makes sure that nothing moved meanwhile, and begins anew if something did. Nothing is written.
+//!
+//! Others may rely on
+//! - a view is one state: every commit that was answered before it was taken, whole, and of later ones a prefix;
+//! - what is read through a view is of that state, or an error of kind `Busy`: if the writer was restarted or had to heal
+//!   meanwhile, the pages of an older state may have been used again;
+//! - a commit may be seen a moment before its caller is told that it is durable, as after a kill of its process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::base::{Applied, Base, HEADER_BYTES, Place};
+use super::log::Half;
+use super::memory::Memory;
+use super::open::{Settings, base_begins, read, read_halves, read_superblock, split};
+use super::recovery::{self, Run};
+use super::view::View;
+use super::watched::Watched;
+use super::{Change, Figures, Now, fit};
+use crate::clock::{Retention, Schedule};
+use crate::codec::superblock::Superblock;
+use crate::disk::Disk;
+use crate::disk::marks::Marks;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+
+/// How often a look begins anew because the writer moved on meanwhile. Each time takes about as long as one transaction of
+/// a checkpoint, so more than a few in a row are chance.
+const TRIES_MAX: usize = 100;
+/// What is read behind the known end of the log at a time, in bytes.
+const STEP: u64 = 16 << 10;
+
+/// A file that is looked at.
+#[derive(Debug)]
+pub(super) struct Look {
+    disk: Arc<dyn Disk>,
+    superblock: Superblock,
+    settings: Settings,
+    schedule: Schedule,
+    places: Places,
+    seen: Mutex<Option<Seen>>,
+}
+
+/// The newest state that was looked at.
+#[derive(Debug)]
+struct Seen {
+    guarded: Arc<Guarded>,
+    applied: Applied,
+    runs: Vec<Run>,
+    view: Arc<View>,
+}
+
+impl Look {
+    /// Opens the store that the disk holds, if `judge` accepts its newest state.
+    ///
+    /// # Errors
+    /// As an open for writing, and `Busy` if the writer never left it a moment.
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        settings: &Settings,
+        judge: impl FnOnce(Arc<View>) -> Result<()>,
+    ) -> Result<Look> {
+        let superblock = read_superblock(&*disk)?;
+        let look = Look {
+            disk,
+            superblock,
+            settings: settings.clone(),
+            schedule: Schedule::open(settings.clock.sample()),
+            places: Places::default(),
+            seen: Mutex::new(None),
+        };
+        judge(look.read()?)?;
+        Ok(look)
+    }
+
+    /// The newest state.
+    pub(super) fn read(&self) -> Result<Arc<View>> {
+        self.newest(|seen| seen.view.clone())
+    }
+
+    pub(super) fn fits(&self, changes: &[Change]) -> Result<()> {
+        fit(changes, self.superblock.log_half_bytes)
+    }
+
+    fn newest<T>(&self, show: impl FnOnce(&Seen) -> T) -> Result<T> {
+        let mut seen = self.seen.lock();
+        let newest = match seen.take() {
+            Some(before) => self.go_on(before)?,
+            None => None,
+        };
+        let newest = match newest {
+            Some(newest) => newest,
+            None => self.begin()?,
+        };
+        Ok(show(seen.insert(newest)))
+    }
+
+    /// The readings of time that an open for writing would begin with.
+    pub(super) fn now(&self) -> Now {
+        let kept = self.seen.lock().as_ref().map(|seen| seen.end().time);
+        let sample = self.settings.clock.sample();
+        let retention_ns = kept.map_or(0, |kept| {
+            Retention::open(kept, sample, self.settings.max_offline).now_ns()
+        });
+        Now {
+            retention_ns,
+            schedule_ns: self.schedule.now(sample),
+        }
+    }
+
+    pub(super) fn figures(&self) -> Result<Figures> {
+        let half_bytes = self.superblock.log_half_bytes;
+        let (end, used, pending) = self.newest(|seen| {
+            let used = seen.runs.last().map_or(0, |run| run.len as u64);
+            (seen.end(), used, seen.runs.len() > 1)
+        })?;
+        Ok(Figures {
+            sequence: end.sequence,
+            checkpoint_pending: pending,
+            log_half_bytes: half_bytes,
+            log_used_bytes: used,
+            retention_ns: self.now().retention_ns,
+            highest_wall_ns: end.time.highest_wall_ns,
+            ..Figures::default()
+        })
+    }
+
+    /// From nothing: the base as it is now, and the log that continues it.
+    fn begin(&self) -> Result<Seen> {
+        for _ in 0..TRIES_MAX {
+            let guarded = Guarded::begin(self.disk.clone(), base_begins(&self.superblock), self.places.clone())
+                .map_err(|cause| Error::io("look at the file", None, cause))?;
+            let guarded = Arc::new(guarded);
+            match self.begin_at(&guarded) {
+                Ok(seen) => return Ok(seen),
+                // What was found while pages were used again says nothing about the file.
+                Err(_) if guarded.moved() => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Busy,
+            "the file changes faster than it can be looked at",
+        ))
+    }
+
+    fn begin_at(&self, guarded: &Arc<Guarded>) -> Result<Seen> {
+        let watched = Arc::new(Watched::new(guarded.clone()));
+        let base = Base::open(watched, base_begins(&self.superblock), self.settings.cache_bytes)?;
+        let base = base.into_snapshot()?;
+        let applied = base.applied;
+        let halves = read_halves(&*self.disk, &self.superblock)?;
+        let looked = |cause| Error::io("look at the file", None, cause);
+        guarded.holds().map_err(looked)?;
+        let stamp = self.superblock.stamp();
+        let runs = if guarded.has_writer() {
+            // Frames come in while the halves are read, so that a gap proves nothing; and the writer has judged them.
+            recovery::accept(stamp, &halves, applied)
+        } else {
+            recovery::follow(stamp, &halves, applied)?
+        };
+        guarded.settle().map_err(looked)?;
+        let view = Arc::new(View {
+            sequence: applied.sequence,
+            memory: Memory::new(),
+            frozen: None,
+            base,
+        });
+        let seen = Seen {
+            guarded: guarded.clone(),
+            applied,
+            runs: Vec::new(),
+            view,
+        };
+        Ok(seen.with(runs))
+    }
+
+    /// The same base with the frames that came since; `None` if the base is another one by now.
+    fn go_on(&self, before: Seen) -> Result<Option<Seen>> {
+        if before.view.base.is_spent() {
+            return Ok(None);
+        }
+        let mut runs = before.runs.clone();
+        let mut end = before.end();
+        if let Some(run) = runs.last_mut() {
+            self.take_on(run)?;
+            end = run.last;
+        }
+        let other = |half: &Half| runs.iter().all(|run| run.half != *half);
+        let free: Vec<Half> = Half::BOTH.into_iter().filter(other).collect();
+        for half in free {
+            let mut run = Run::empty(half, end);
+            self.take_on(&mut run)?;
+            if run.len > 0 {
+                end = run.last;
+                runs.push(run);
+            }
+        }
+        // Frames lie untouched as long as the base is the one that they continue.
+        if before.guarded.moved() {
+            return Ok(None);
+        }
+        if end.sequence == before.view.sequence {
+            return Ok(Some(before));
+        }
+        Ok(Some(before.with(runs)))
+    }
+
+    /// Reads on behind the frames that a run has.
+    fn take_on(&self, run: &mut Run) -> Result<()> {
+        let half_bytes = self.superblock.log_half_bytes;
+        let stamp = self.superblock.stamp();
+        let mut step = STEP;
+        loop {
+            let used = run.len as u64;
+            let len = step.min(half_bytes.saturating_sub(used));
+            let mut bytes = vec![0; len as usize];
+            read(&*self.disk, run.half.begins(half_bytes) + used, &mut bytes)?;
+            if run.extend(stamp, &bytes) {
+                step = STEP;
+            } else if len == step && bytes.starts_with(&stamp.marker) {
+                // A frame that is longer than what was read, perhaps.
+                step = step.saturating_mul(4);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn end(&self) -> Applied {
+        self.runs.last().map_or(self.applied, |run| run.last)
+    }
+
+    /// The same base under these frames.
+    fn with(mut self, runs: Vec<Run>) -> Seen {
+        self.runs = runs;
+        let (older, newer) = split(self.runs.clone());
+        self.view = Arc::new(View {
+            sequence: self.end().sequence,
+            memory: newer.map_or_else(Memory::new, |run| run.memory),
+            frozen: older.map(|run| run.memory),
+            base: self.view.base.clone(),
+        });
+        self
+    }
+}
+
+/// The marks of one look, counted, since several states of it may stand under one place.
+#[derive(Clone, Debug, Default)]
+struct Places(Arc<Mutex<BTreeMap<u64, usize>>>);
+
+/// One mark; taken away with the last one of its place.
+#[derive(Debug)]
+struct Mark {
+    disk: Arc<dyn Disk>,
+    places: Places,
+    place: Place,
+}
+
+impl Mark {
+    fn set(disk: &Arc<dyn Disk>, marks: &dyn Marks, places: &Places, place: Place) -> io::Result<Mark> {
+        let mut counts = places.0.lock();
+        marks.set(place.reading())?;
+        *counts.entry(place.reading()).or_insert(0) += 1;
+        Ok(Mark {
+            disk: disk.clone(),
+            places: places.clone(),
+            place,
+        })
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let at = self.place.reading();
+        let mut counts = self.places.0.lock();
+        if let Some(count) = counts.get_mut(&at) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&at);
+                if let Some(marks) = self.disk.marks() {
+                    // One that stays keeps a state too long, and goes with the descriptor.
+                    let _ = marks.clear(at);
+                }
+            }
+        }
+    }
+}
+
+/// The disk as long as its base is in one state: a read that could be of a later one fails.
+#[derive(Debug)]
+struct Guarded {
+    disk: Arc<dyn Disk>,
+    base_at: u64,
+    places: Places,
+    /// The first bytes of the base, which every transaction changes.
+    header: Vec<u8>,
+    /// Set once the base is open: what it reads from then on belongs to one state of its data, which a writer keeps if it
+    /// is told to. Before, nothing is kept.
+    settled: AtomicBool,
+    /// The mark that keeps this state, if a writer was seen.
+    mark: Mutex<Option<Mark>>,
+}
+
+impl Guarded {
+    fn begin(disk: Arc<dyn Disk>, base_at: u64, places: Places) -> io::Result<Guarded> {
+        let header = header_of(&*disk, base_at)?;
+        let guarded = Guarded {
+            disk,
+            base_at,
+            places,
+            header,
+            settled: AtomicBool::new(false),
+            mark: Mutex::new(None),
+        };
+        guarded.holds()?;
+        Ok(guarded)
+    }
+
+    fn has_writer(&self) -> bool {
+        self.mark.lock().is_some()
+    }
+
+    /// Whether the base is in another state by now, or may be.
+    fn moved(&self) -> bool {
+        !header_of(&*self.disk, self.base_at).is_ok_and(|header| header == self.header)
+    }
+
+    /// From now on the base may move on, if this state is kept.
+    fn settle(&self) -> io::Result<()> {
+        self.holds()?;
+        self.settled.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Says whether what was read up to now is of this state.
+    fn holds(&self) -> io::Result<()> {
+        let writer = match self.disk.marks() {
+            // Without an answer the bytes alone decide.
+            Some(marks) => Place::of_writer(marks).unwrap_or(None).map(|place| (marks, place)),
+            None => None,
+        };
+        let mut mark = self.mark.lock();
+        if let Some((marks, place)) = writer {
+            let same = mark
+                .as_ref()
+                .is_some_and(|mark| mark.place.opening() == place.opening());
+            if same && self.settled.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if !same {
+                // Marked before the look at the header: if that is still the same, the writer sees the mark in time.
+                *mark = Mark::set(&self.disk, marks, &self.places, place).ok();
+            }
+        }
+        if self.moved() {
+            return Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "the file was changed by a writer that did not know of this look; read again",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn header_of(disk: &dyn Disk, base_at: u64) -> io::Result<Vec<u8>> {
+    let mut header = vec![0; HEADER_BYTES];
+    disk.read(base_at, &mut header)?;
+    Ok(header)
+}
+
+impl Disk for Guarded {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let read = self.disk.read(offset, out);
+        self.holds()?;
+        read
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(offset, data)
+    }
+
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write_synced(offset, data)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.sync()
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+}
