@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sprag::testkit::{SimDisk, SimLook};
-use sprag::{Keys, ReadTx, Store, Table};
+use sprag::testkit::{FaultKind, FaultMode, SimDisk, SimLook};
+use sprag::{Batch, ErrorKind, Keep, Keys, Once, OnceKey, ReadTx, Store, Table};
 
-use crate::common::{shared, small};
+use crate::common::{folder, kind_of, shared, small};
 use crate::random::{self, Random};
 
 /// The number of the last commit, in two records that one commit writes.
@@ -78,7 +78,10 @@ fn a_look_before_every_call_of_the_disk_sees_one_state_with_all_that_was_answere
                 let (n, bulk) = store.read(state).expect("readable");
                 assert!(n == answered || n == answered + 1, "answered={answered} seen={n}");
                 if n == answered {
-                    assert_eq!(bulk, states.lock().expect("no panic")[n as usize]);
+                    assert!(
+                        bulk == states.lock().expect("no panic")[n as usize],
+                        "another state, n={n}"
+                    );
                 }
             }
             looks.fetch_add(2, Ordering::Relaxed);
@@ -118,7 +121,7 @@ fn what_is_read_for_long_stays_as_it_was_through_many_checkpoints() {
                 for _ in 0..4 {
                     let (seen, found) = state(tx)?;
                     assert_eq!(seen, begun);
-                    assert_eq!(found, then);
+                    assert!(found == then, "another state of the bulk");
                     write(150, &mut bulk);
                 }
                 Ok(())
@@ -135,4 +138,176 @@ fn what_is_read_for_long_stays_as_it_was_through_many_checkpoints() {
     assert!(kept > 0, "the last look was at the end");
     write(200, &mut bulk);
     assert_eq!(store.stats().expect("figures").states_kept_for_others, 0);
+}
+
+/// What a look may do with a state that nobody keeps for it: read it right, or say that it must be read again.
+fn right_or_busy(tx: &ReadTx<'_>, begun: u64, then: &BTreeMap<u64, Vec<u8>>) -> bool {
+    match state(tx) {
+        Ok((seen, found)) => {
+            assert_eq!(seen, begun);
+            assert!(found == *then, "another state of the bulk");
+            true
+        }
+        Err(cause) => {
+            assert_eq!(cause.kind(), ErrorKind::Busy, "{cause:?}");
+            false
+        }
+    }
+}
+
+#[test]
+fn a_writer_that_is_started_anew_leaves_a_look_its_state_or_tells_it_to_read_again() {
+    let disk = SimDisk::new();
+    let mut random = Random::new(random::seed());
+    let mut bulk = BTreeMap::new();
+    let mut n = 0;
+    let mut writer = Some(small().checkpoints_in_line().create_on(shared(&disk)).expect("a store"));
+    let mut outcomes = [0, 0];
+    for round in 0..24 {
+        let store = writer.take().expect("a writer");
+        for _ in 0..150 {
+            n += 1;
+            commit(&store, n, &mut random, &mut bulk);
+        }
+        writer = Some(store);
+        if round % 3 == 0 {
+            // Nobody writes when the look begins.
+            writer.take().expect("a writer").close().expect("closed");
+        }
+        let (begun, then) = (n, bulk.clone());
+        let looking = look_at(&disk).expect("a look");
+        let stayed = looking
+            .read::<_, sprag::Error>(|tx| {
+                assert!(right_or_busy(tx, begun, &then), "nobody wrote");
+                for _ in 0..2 {
+                    match (writer.take(), random.below(2)) {
+                        (Some(store), 0) => store.close().expect("closed"),
+                        (store, _) => drop(store),
+                    }
+                    let store = small()
+                        .checkpoints_in_line()
+                        .open_on(shared(&disk))
+                        .expect("the store again");
+                    for _ in 0..random.below(200) {
+                        n += 1;
+                        commit(&store, n, &mut random, &mut bulk);
+                    }
+                    writer = Some(store);
+                    if !right_or_busy(tx, begun, &then) {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            })
+            .expect("no error of its own");
+        outcomes[usize::from(stayed)] += 1;
+        let (seen, found) = looking.read(state).expect("the newest state");
+        assert_eq!(seen, n);
+        assert!(found == bulk, "another state of the bulk");
+    }
+    println!("told to read again {}, stayed {}", outcomes[0], outcomes[1]);
+    assert!(outcomes[0] > 0, "no state was ever given up");
+}
+
+#[test]
+fn a_writer_that_has_to_heal_leaves_a_look_its_state_or_tells_it_to_read_again() {
+    let disk = SimDisk::new();
+    let store = small()
+        .cache_bytes(0)
+        .checkpoints_in_line()
+        .create_on(shared(&disk))
+        .expect("a store");
+    let mut random = Random::new(random::seed());
+    let mut bulk = BTreeMap::new();
+    let mut n = 0;
+    let mut write = |count: u64, bulk: &mut BTreeMap<u64, Vec<u8>>| {
+        for _ in 0..count {
+            n += 1;
+            commit(&store, n, &mut random, bulk);
+        }
+        n
+    };
+    let mut outcomes = [0, 0];
+    for _ in 0..20 {
+        let begun = write(120, &mut bulk);
+        let then = bulk.clone();
+        let looking = look_at(&disk).expect("a look");
+        let stayed = looking
+            .read::<_, sprag::Error>(|tx| {
+                write(60, &mut bulk);
+                assert!(right_or_busy(tx, begun, &then), "it is kept");
+                // A write of the base: only a checkpoint makes one, and redb has to be opened anew after it.
+                disk.fail(FaultKind::Write, 0, FaultMode::FailOnce, std::io::ErrorKind::Other);
+                write(200, &mut bulk);
+                Ok(right_or_busy(tx, begun, &then))
+            })
+            .expect("no error of its own");
+        outcomes[usize::from(stayed)] += 1;
+        let seen = looking.read(state).expect("the newest state");
+        assert!(seen.1 == bulk, "another state of the bulk");
+    }
+    println!("told to read again {}, stayed {}", outcomes[0], outcomes[1]);
+    assert!(outcomes[0] > 0, "no state was ever given up");
+}
+
+#[test]
+fn what_would_write_answers_read_only_and_what_reads_works() {
+    let dir = folder();
+    let path = dir.path().join("shop.sprag");
+    let store = Store::create_new(&path).expect("a store");
+    let key = OnceKey::new("s", "k", Keep::Forever);
+    store.once(&key, |tx| tx.put(FIRST, &51, &140)).expect("the first");
+    store.close().expect("closed");
+    let before = std::fs::read(&path).expect("its bytes");
+
+    let looking = Store::open_read_only(&path).expect("a look");
+    assert_eq!(looking.get(FIRST, &51).expect("readable").expect("there").value, 140);
+    let repeat = looking.once(&key, |tx| tx.put(FIRST, &51, &180)).expect("a repeat");
+    assert!(matches!(repeat, Once::Repeat { .. }), "{repeat:?}");
+    let other = OnceKey::new("s", "other", Keep::Forever);
+    assert_eq!(
+        kind_of(looking.once(&other, |tx| tx.put(FIRST, &51, &180))),
+        ErrorKind::ReadOnly
+    );
+    assert_eq!(kind_of(looking.put(FIRST, &51, &180)), ErrorKind::ReadOnly);
+    assert_eq!(kind_of(looking.delete(FIRST, &51)), ErrorKind::ReadOnly);
+    assert_eq!(kind_of(looking.forget("s", "k")), ErrorKind::ReadOnly);
+    assert_eq!(kind_of(looking.sweep()), ErrorKind::ReadOnly);
+    assert_eq!(kind_of(looking.reset_clock()), ErrorKind::ReadOnly);
+    let batch = Batch::new().put(FIRST, &51, &180);
+    assert_eq!(kind_of(looking.apply(&batch)), ErrorKind::ReadOnly);
+    assert!(looking.dry_run(&batch).is_ok());
+    looking.close().expect("closed");
+    assert_eq!(std::fs::read(&path).expect("its bytes"), before);
+}
+
+#[test]
+fn a_look_keeps_nobody_from_opening_and_writing_and_nobody_keeps_it() {
+    let dir = folder();
+    let path = dir.path().join("shop.sprag");
+    assert_eq!(kind_of(Store::open_read_only(&path)), ErrorKind::NotFound);
+    Store::create_new(&path).expect("a store").close().expect("closed");
+
+    let looking = Store::open_read_only(&path).expect("a look at a closed store");
+    let store = Store::open(&path).expect("a look holds no lock");
+    assert_eq!(kind_of(Store::open(&path)), ErrorKind::Busy);
+    let beside = Store::open_read_only(&path).expect("a look at an open store");
+    for n in 1..=8 {
+        store.put(FIRST, &51, &(n * 20)).expect("a put");
+        for looking in [&looking, &beside] {
+            let record = looking.get(FIRST, &51).expect("readable").expect("there");
+            assert_eq!((record.value, record.version.get()), (n * 20, n));
+        }
+    }
+    drop(store);
+    // As after a kill: everything is in the log, and stays there.
+    let before = std::fs::read(&path).expect("its bytes");
+    let after = Store::open_read_only(&path).expect("a look at a store that was not closed");
+    for looking in [&looking, &beside, &after] {
+        let record = looking.get(FIRST, &51).expect("readable").expect("there");
+        assert_eq!((record.value, record.version.get()), (160, 8));
+    }
+    drop((looking, beside, after));
+    assert_eq!(std::fs::read(&path).expect("its bytes"), before);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("the folder").count(), 1);
 }

@@ -16,6 +16,9 @@ use crate::help;
 /// The answer is one word and its facts on stdout, or one JSON object with --json. An error is text on stderr with its
 /// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables and keys print a line for each thing
 /// they find, with --json an object, as they find it; an error then comes behind them. What stands in all is listed below.
+///
+/// Commands that only read (get, scan, tables, machine, keys, stats) write no byte, and work while another process has the
+/// file open.
 #[derive(Debug, Parser)]
 #[command(name = "sprag", version, after_help = help::EXITS, after_long_help = help::top())]
 pub struct Cli {
@@ -23,7 +26,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// How long to wait for a file that another process has open, with its unit: 500ms, 10s [default: do not wait].
+    /// How long a command that writes waits for a file that another process has open, with its unit: 500ms, 10s [default: do not wait].
     #[arg(long, global = true, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub wait: Option<Duration>,
 

@@ -10,9 +10,18 @@ use crate::answer::{Answer, Lines, Work, plain, time_text};
 use crate::args::InitArgs;
 use crate::failure::Failure;
 
-/// Opens a store that must exist.
+/// Opens a store that must exist, to write to it.
 pub fn open(file: &Path, wait: Option<Duration>) -> Result<Store, Failure> {
-    Ok(Options::new().wait(wait.unwrap_or(Duration::ZERO)).open(file)?)
+    Ok(options(wait).open(file)?)
+}
+
+/// Opens a store that must exist, to look at it while others may write.
+pub fn look(file: &Path, wait: Option<Duration>) -> Result<Store, Failure> {
+    Ok(options(wait).open_read_only(file)?)
+}
+
+fn options(wait: Option<Duration>) -> Options {
+    Options::new().wait(wait.unwrap_or(Duration::ZERO))
 }
 
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ Exit codes:
   2  usage, an invalid argument, or something too large
   3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
   4  there is no such file, table, record or machine
-  5  another process has the file open
+  5  another process has the file open; commands that only read work nevertheless
   6  not a store, a newer format, corrupt, another kind of table, or a value that is not what its table says
   7  no room, an I/O error, or read-only: nothing was written
   8  the outcome is not known; call again with the same --once
@@ -84,7 +84,7 @@ Exit codes:
   0  printed
   2  usage, or KEY is not of the table's kind
   4  there is no such file, table or record
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, corrupt, or the value is not JSON though its table says so
   7  an I/O error, also of stdout; or read-only";
 
@@ -100,7 +100,7 @@ Exit codes:
   0  printed
   2  usage, a key is not of the table's kind, --prefix of a number, or no such state
   4  there is no such file or table
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, corrupt, or a value that is not what its table says
   7  an I/O error, also of stdout (| head); or read-only";
 
@@ -115,7 +115,7 @@ Exit codes:
   0  printed
   2  usage
   4  there is no such file
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
   7  an I/O error, also of stdout; or read-only";
 
@@ -128,7 +128,7 @@ Exit codes:
   0  printed
   2  usage, or tables have different machines of this name
   4  there is no such file, or neither a table with states nor a machine of this name
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
   7  an I/O error, also of stdout; or read-only";
 
@@ -145,7 +145,7 @@ Exit codes:
   0  printed
   2  usage, or SCOPE is none
   4  there is no such file
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
   7  an I/O error, also of stdout (| head); or read-only";
 
@@ -295,7 +295,7 @@ Exit codes:
   0  printed
   2  usage
   4  there is no such file
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
   7  an I/O error, also of stdout; or read-only";
 

@@ -42,24 +42,25 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<Answer, Failure> {
     let json = cli.json;
     let open = |file| file::open(file, cli.wait);
+    let look = |file| file::look(file, cli.wait);
     match &cli.command {
         Command::Demo { file } => demo::run(file.as_deref(), json),
         Command::Init(args) => file::init(args, json),
-        Command::Get(args) => records::get(&open(&args.place.file)?, args, json),
+        Command::Get(args) => records::get(&look(&args.place.file)?, args, json),
         Command::Put(args) => {
             let input = value::Input::read(args)?;
             records::put(&open(&args.place.file)?, args, input, json)
         }
-        Command::Scan(args) => scan::scan(&open(&args.file)?, args, json),
+        Command::Scan(args) => scan::scan(&look(&args.file)?, args, json),
         Command::Delete(args) => records::delete(&open(&args.place.file)?, args, json),
         Command::Transition(args) => records::transition(&open(&args.place.file)?, args, json),
         Command::Apply(args) => apply::apply(args, cli.wait, json),
-        Command::Tables { file } => file::tables(&open(file)?, json),
-        Command::Machine(args) => machine::machine(&open(&args.file)?, args, json),
-        Command::Keys { file, scope } => keys::list(&open(file)?, scope.as_deref(), json),
+        Command::Tables { file } => file::tables(&look(file)?, json),
+        Command::Machine(args) => machine::machine(&look(&args.file)?, args, json),
+        Command::Keys { file, scope } => keys::list(&look(file)?, scope.as_deref(), json),
         Command::Forget { file, name } => keys::forget(&open(file)?, name, json),
         Command::Sweep { file } => keys::sweep(&open(file)?, json),
-        Command::Stats { file } => file::stats(&open(file)?, file, json),
+        Command::Stats { file } => file::stats(&look(file)?, file, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::Completions { shell } => manual::completions(*shell, json),
         Command::Man { command } => manual::page(command, json),

@@ -121,6 +121,14 @@ impl Opened {
     }
 }
 
+impl Drop for Base {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child between fork and exec still has its marks. Before redb goes, since that
+        // may use pages again that were kept.
+        self.open.lock().outside.end(&*self.disk);
+    }
+}
+
 impl Drop for Opened {
     fn drop(&mut self) {
         self.discard();
