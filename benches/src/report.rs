@@ -35,11 +35,13 @@ impl Spread {
         })
     }
 
-    fn json(self) -> Value {
+    /// As JSON.
+    pub fn json(self) -> Value {
         json!({ "median": self.median, "min": self.min, "max": self.max })
     }
 
-    fn show(self, digits: usize) -> String {
+    /// As text, with so many digits behind the point.
+    pub fn show(self, digits: usize) -> String {
         format!(
             "{:.digits$} ({:.digits$}..{:.digits$})",
             self.median, self.min, self.max
