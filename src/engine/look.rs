@@ -377,8 +377,11 @@ fn header_of(disk: &dyn Disk, base_at: u64) -> io::Result<Vec<u8>> {
 }
 
 impl Disk for Guarded {
+    /// A file that became shorter is no damage if this state was given up.
     fn len(&self) -> io::Result<u64> {
-        self.disk.len()
+        let len = self.disk.len();
+        self.holds()?;
+        len
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

@@ -6,6 +6,8 @@ mod listings;
 mod machines;
 mod manual;
 #[cfg(target_os = "linux")]
+mod read_only;
+#[cfg(target_os = "linux")]
 mod terminal;
 mod values;
 mod words;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
 
-use sprag::testkit::{FaultKind, FaultMode, SimDisk, SimLook};
+use sprag::testkit::{EventKind, FaultKind, FaultMode, SimDisk, SimLook};
 use sprag::{Batch, ErrorKind, Keep, Keys, Once, OnceKey, ReadTx, Store, Table};
 
 use crate::common::{folder, kind_of, shared, small};
@@ -15,8 +16,11 @@ const FIRST: Table<u64, u64> = Table::new("first");
 const LAST: Table<u64, u64> = Table::new("last");
 const BULK: Table<u64, Vec<u8>> = Table::new("bulk");
 
+/// What the bulk holds.
+type Bulk = BTreeMap<u64, Vec<u8>>;
+
 /// Commit `n` of a random but repeatable series, and what the bulk holds after it.
-fn commit(store: &Store, n: u64, random: &mut Random, bulk: &mut BTreeMap<u64, Vec<u8>>) {
+fn commit(store: &Store, n: u64, random: &mut Random, bulk: &mut Bulk) {
     let changes: Vec<(u64, Option<Vec<u8>>)> = (0..random.below(4))
         .map(|_| {
             let key = random.below(300);
@@ -46,7 +50,7 @@ fn commit(store: &Store, n: u64, random: &mut Random, bulk: &mut BTreeMap<u64, V
 }
 
 /// The number of the commit that a state ends with, and its bulk.
-fn state(tx: &ReadTx<'_>) -> Result<(u64, BTreeMap<u64, Vec<u8>>), sprag::Error> {
+fn state(tx: &ReadTx<'_>) -> Result<(u64, Bulk), sprag::Error> {
     let first = tx.get(FIRST, &0)?.map_or(0, |record| record.value);
     let bulk: Result<BTreeMap<_, _>, _> = tx
         .scan(BULK, Keys::all())?
@@ -67,7 +71,7 @@ fn a_look_before_every_call_of_the_disk_sees_one_state_with_all_that_was_answere
     let disk = SimDisk::new();
     let store = small().checkpoints_in_line().create_on(shared(&disk)).expect("a store");
     let mut random = Random::new(random::seed());
-    let states: Arc<Mutex<Vec<BTreeMap<u64, Vec<u8>>>>> = Arc::new(Mutex::new(vec![BTreeMap::new()]));
+    let states = Arc::new(Mutex::new(vec![Bulk::new()]));
     let looks = Arc::new(AtomicU64::new(0));
     let standing = look_at(&disk).expect("a look");
     {
@@ -98,6 +102,77 @@ fn a_look_before_every_call_of_the_disk_sees_one_state_with_all_that_was_answere
     assert!(checkpoints > 10, "{checkpoints}");
 }
 
+/// A look that somebody holds on a thread of their own, until told.
+struct Held {
+    release: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+    until: u64,
+}
+
+impl Held {
+    /// Begun when this returns.
+    fn begin(disk: &SimDisk, until: u64) -> Held {
+        let (release, released) = mpsc::channel();
+        let (begun, begins) = mpsc::channel();
+        let disk = disk.clone();
+        let thread = thread::spawn(move || {
+            let looking = look_at(&disk).expect("a look");
+            let read = looking.read::<_, sprag::Error>(|tx| {
+                let then = state(tx)?;
+                begun.send(()).expect("somebody waits");
+                released.recv().expect("it is told");
+                assert!(state(tx)? == then, "another state than before");
+                Ok(())
+            });
+            read.expect("readable to the end");
+        });
+        begins.recv().expect("it begins");
+        Held { release, thread, until }
+    }
+
+    fn end(self) {
+        self.release.send(()).expect("it waits");
+        self.thread.join().expect("it read the same");
+    }
+}
+
+#[test]
+fn a_state_that_is_read_from_any_moment_on_is_kept() {
+    let disk = SimDisk::new();
+    let store = small().checkpoints_in_line().create_on(shared(&disk)).expect("a store");
+    let mut random = Random::new(random::seed());
+    let mut bulk = Bulk::new();
+    let held = Arc::new(Mutex::new(Vec::<Held>::new()));
+    let (commits, looks) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    {
+        let (held, commits, looks) = (held.clone(), commits.clone(), looks.clone());
+        let dice = Mutex::new(Random::new(random::seed()));
+        disk.on_event(move |event, disk| {
+            // A checkpoint ends with a few calls, so its syncs are chosen more often.
+            let odds = if event.kind == EventKind::Sync { 2 } else { 20 };
+            let mut held = held.lock().expect("no panic");
+            if held.len() < 6 && dice.lock().expect("no panic").below(odds) == 0 {
+                let until = commits.load(Ordering::Relaxed) + 20 + looks.fetch_add(1, Ordering::Relaxed) % 150;
+                held.push(Held::begin(disk, until));
+            }
+        });
+    }
+    for n in 1..=1000 {
+        commit(&store, n, &mut random, &mut bulk);
+        commits.store(n, Ordering::Relaxed);
+        let over: Vec<Held> = held
+            .lock()
+            .expect("no panic")
+            .extract_if(.., |one| one.until <= n)
+            .collect();
+        over.into_iter().for_each(Held::end);
+    }
+    disk.stop_observing();
+    held.lock().expect("no panic").drain(..).for_each(Held::end);
+    println!("looks held {}", looks.load(Ordering::Relaxed));
+    assert!(looks.load(Ordering::Relaxed) > 50);
+}
+
 #[test]
 fn what_is_read_for_long_stays_as_it_was_through_many_checkpoints() {
     let disk = SimDisk::new();
@@ -105,7 +180,7 @@ fn what_is_read_for_long_stays_as_it_was_through_many_checkpoints() {
     let mut random = Random::new(random::seed());
     let mut bulk = BTreeMap::new();
     let mut n = 0;
-    let mut write = |count: u64, bulk: &mut BTreeMap<u64, Vec<u8>>| {
+    let mut write = |count: u64, bulk: &mut Bulk| {
         for _ in 0..count {
             n += 1;
             commit(&store, n, &mut random, bulk);
@@ -141,7 +216,7 @@ fn what_is_read_for_long_stays_as_it_was_through_many_checkpoints() {
 }
 
 /// What a look may do with a state that nobody keeps for it: read it right, or say that it must be read again.
-fn right_or_busy(tx: &ReadTx<'_>, begun: u64, then: &BTreeMap<u64, Vec<u8>>) -> bool {
+fn right_or_busy(tx: &ReadTx<'_>, begun: u64, then: &Bulk) -> bool {
     match state(tx) {
         Ok((seen, found)) => {
             assert_eq!(seen, begun);
@@ -220,7 +295,7 @@ fn a_writer_that_has_to_heal_leaves_a_look_its_state_or_tells_it_to_read_again()
     let mut random = Random::new(random::seed());
     let mut bulk = BTreeMap::new();
     let mut n = 0;
-    let mut write = |count: u64, bulk: &mut BTreeMap<u64, Vec<u8>>| {
+    let mut write = |count: u64, bulk: &mut Bulk| {
         for _ in 0..count {
             n += 1;
             commit(&store, n, &mut random, bulk);

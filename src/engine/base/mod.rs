@@ -185,8 +185,7 @@ impl Base {
     /// The same, for a base that nobody else keeps open: it stays as long as this state of it is read.
     pub(super) fn into_snapshot(self) -> Result<Arc<BaseSnapshot>> {
         let base = Arc::new(self);
-        let snapshot = base.open.lock().snapshot(Some(base.clone()));
-        snapshot
+        base.open.lock().snapshot(Some(base.clone()))
     }
 
     /// The newest state, after redb was opened anew if the opening in use is spent.

@@ -11,7 +11,7 @@ use sprag::{Error, Json, Keep, OnceKey, Stateless, Store, Table};
 use super::{Place, Seen};
 
 /// Every command that only reads a store that exists.
-const READING: [&[&str]; 6] = [
+pub(super) const READING: [&[&str]; 6] = [
     &["get", "FILE", "users", "ada"],
     &["scan", "FILE", "users"],
     &["tables", "FILE"],
@@ -21,7 +21,7 @@ const READING: [&[&str]; 6] = [
 ];
 
 /// Every command that changes a store that exists, with what it says on the store of [`furnished`].
-const WRITING: [(&[&str], &str); 7] = [
+pub(super) const WRITING: [(&[&str], &str); 7] = [
     (&["put", "FILE", "users", "ada", "2"], "applied version=2\n"),
     (
         &[
@@ -57,7 +57,7 @@ sprag::machine! {
 }
 
 /// A store in which every command finds something to do. Nothing is left in its log.
-fn furnished() -> Place {
+pub(super) fn furnished() -> Place {
     let place = Place::with_store();
     let store = Store::open(&place.file).expect("the store");
     let users: Table<str, u64, Stateless, Json> = Table::new("users");
