@@ -16,6 +16,7 @@ mod consume;
 mod crash;
 mod demo;
 mod disk;
+mod faults;
 mod guide;
 mod healing;
 mod hostile;

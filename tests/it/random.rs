@@ -44,3 +44,8 @@ impl Random {
         self.0 % end
     }
 }
+
+/// Whether the trials are to be run in full, as `SPRAG_TRIALS=all` asks for; otherwise each takes its part by its seed.
+pub fn in_full() -> bool {
+    std::env::var("SPRAG_TRIALS").is_ok_and(|which| which == "all")
+}
