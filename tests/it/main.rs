@@ -22,6 +22,7 @@ mod healing;
 mod hostile;
 mod isolation;
 mod keys_order;
+mod kill_loop;
 mod kit;
 mod listing;
 mod machine;

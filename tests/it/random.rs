@@ -49,3 +49,12 @@ impl Random {
 pub fn in_full() -> bool {
     std::env::var("SPRAG_TRIALS").is_ok_and(|which| which == "all")
 }
+
+/// How often a trial is to be made: `ordinary`, or `full` times, or as often as the number in `SPRAG_TRIALS` says.
+pub fn trials(ordinary: u64, full: u64) -> u64 {
+    match std::env::var("SPRAG_TRIALS") {
+        Err(_) => ordinary,
+        Ok(which) if which == "all" => full,
+        Ok(which) => which.parse().expect("SPRAG_TRIALS is a number, or all"),
+    }
+}
