@@ -10,8 +10,8 @@
 /// The same in a model: nothing is decided by a count, and loom's would only multiply the executions.
 pub(crate) use std::sync::Arc;
 
-/// The same in a model: none opens a store, which is all this guards.
-pub(crate) use parking_lot::RecursiveRwLock;
+/// The same in a model: none opens a store, which is all these guard.
+pub(crate) use parking_lot::{RecursiveRwLock, RwLock};
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -1,14 +1,16 @@
 //! A real file under the writer's lock.
 //!
-//! Owns one descriptor for everything: reads, writes, syncs and the lock, since a lock taken through one descriptor and
-//! range locks taken through another refuse each other. Refuses what is no regular file, an empty file, and a file system
+//! Owns one descriptor for reads, writes, syncs and the lock, since a lock taken through one descriptor and range locks
+//! taken through another refuse each other; on Linux another one for synced writes, which takes no lock. Refuses what is no regular file, an empty file, and a file system
 //! without locks: nothing is ever written without the lock. Making a file is in [`create`].
 //!
 //! Others may rely on
 //! - at most one [`FileDisk`] of a file lives, in this process and among all others, counting clones as one;
 //! - the lock ends with the last clone or with the process, so no file is left behind that could stop an opening;
 //! - a failed opening changes no byte of the file;
-//! - a synced write covers its own range on Linux, so that it does not wait for what a checkpoint is writing.
+//! - a synced write covers its own range on Linux, so that it does not wait for what a checkpoint is writing;
+//! - no sync takes away the error that another one is to hear: a system tells a failed write-back to each opening of the
+//!   file once, so synced writes have an opening of their own, or, where that cannot be had, take turns with syncs.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -23,6 +25,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Pause between two looks at a lock that somebody else holds.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -42,11 +45,16 @@ struct Inner {
     path: PathBuf,
     /// The process that took the lock. A forked child holds the same lock and must not give it away when it exits.
     locked_by: u32,
+    /// The same file opened once more, for synced writes.
+    #[cfg(target_os = "linux")]
+    synced: Option<File>,
+    /// Held by each sync where there is no opening for synced writes.
+    turns: Mutex<()>,
     /// Set once the kernel refused a synced write; from then on it is a write and a sync.
     #[cfg(target_os = "linux")]
     dsync_refused: AtomicBool,
     #[cfg(not(unix))]
-    cursor: crate::sync::Mutex<()>,
+    cursor: Mutex<()>,
 }
 
 /// What [`FileDisk::open_or_create`] came to.
@@ -102,14 +110,27 @@ impl FileDisk {
 
     /// Takes over a file that is already locked.
     pub(super) fn locked(file: File, path: PathBuf) -> FileDisk {
+        let mut disk = FileDisk::only_read(file, path);
+        #[cfg(target_os = "linux")]
+        if let Some(inner) = Arc::get_mut(&mut disk.0) {
+            inner.synced = opened_again(&inner.file);
+        }
+        disk
+    }
+
+    /// The same for a file that nobody writes to through this.
+    fn only_read(file: File, path: PathBuf) -> FileDisk {
         FileDisk(Arc::new(Inner {
+            #[cfg(target_os = "linux")]
+            synced: None,
+            turns: Mutex::new(()),
             file,
             path,
             locked_by: std::process::id(),
             #[cfg(target_os = "linux")]
             dsync_refused: AtomicBool::new(false),
             #[cfg(not(unix))]
-            cursor: crate::sync::Mutex::new(()),
+            cursor: Mutex::new(()),
         }))
     }
 
@@ -149,15 +170,18 @@ impl Disk for FileDisk {
 
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         check_position(offset, data.len())?;
+        let _turn = self.0.turn();
+        let file = self.0.for_synced_writes();
         #[cfg(target_os = "linux")]
-        if self.0.write_dsync(offset, data)? {
+        if self.0.write_dsync(file, offset, data)? {
             return Ok(());
         }
         self.0.write_at(offset, data)?;
-        self.0.file.sync_data()
+        file.sync_data()
     }
 
     fn sync(&self) -> io::Result<()> {
+        let _turn = self.0.turn();
         self.0.file.sync_data()
     }
 
@@ -172,6 +196,21 @@ impl Disk for FileDisk {
 }
 
 impl Inner {
+    #[cfg(target_os = "linux")]
+    fn for_synced_writes(&self) -> &File {
+        self.synced.as_ref().unwrap_or(&self.file)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn for_synced_writes(&self) -> &File {
+        &self.file
+    }
+
+    /// One sync at a time if all of them hear their errors through one opening.
+    fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        std::ptr::eq(self.for_synced_writes(), &self.file).then(|| self.turns.lock())
+    }
+
     #[cfg(unix)]
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         std::os::unix::fs::FileExt::read_exact_at(&self.file, out, offset)
@@ -201,13 +240,13 @@ impl Inner {
     /// Writes through to the device. `false` if the kernel or the file system cannot: then nothing is durable and the
     /// caller writes everything again.
     #[cfg(target_os = "linux")]
-    fn write_dsync(&self, mut offset: u64, mut data: &[u8]) -> io::Result<bool> {
+    fn write_dsync(&self, file: &File, mut offset: u64, mut data: &[u8]) -> io::Result<bool> {
         use rustix::io::{Errno, ReadWriteFlags, pwritev2};
         if self.dsync_refused.load(Ordering::Relaxed) {
             return Ok(false);
         }
         while !data.is_empty() {
-            match pwritev2(&self.file, &[io::IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
+            match pwritev2(file, &[io::IoSlice::new(data)], offset, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     data = data.get(written..).unwrap_or_default();
@@ -223,6 +262,14 @@ impl Inner {
         }
         Ok(true)
     }
+}
+
+/// The file by another opening, whatever name it has by now; `None` if the system does not say where that is.
+#[cfg(target_os = "linux")]
+fn opened_again(file: &File) -> Option<File> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().write(true).open(path).ok()
 }
 
 /// A position past what the system can express would be taken as negative, and the highest one as "the current position".
@@ -268,7 +315,7 @@ pub(super) fn open_to_look(path: &Path, wait: Duration) -> Result<FileDisk> {
             outcome_of_lock(path, || file.try_lock_shared())
         })?;
     }
-    Ok(FileDisk::locked(file, path.to_owned()))
+    Ok(FileDisk::only_read(file, path.to_owned()))
 }
 
 /// What a file is opened for.

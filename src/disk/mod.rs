@@ -4,7 +4,8 @@
 //! [`ram`] for a store in memory, and `sim` (tests) for a disk that loses, tears, reorders and fails.
 //!
 //! Others may rely on
-//! - `write_synced` returning `Ok`: exactly this range is durable, nothing is said about other ranges;
+//! - `write_synced` returning `Ok`: exactly this range is durable, whatever a sync that ran meanwhile met; nothing is said
+//!   about other ranges;
 //! - `sync` returning `Ok`: every write and length that returned before the call is durable;
 //! - after an error of either nothing is known until the same bytes were written again and synced.
 

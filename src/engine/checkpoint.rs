@@ -51,7 +51,7 @@ pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
         .map_err(known)
         .and_then(|()| core.group.env().sync())
     {
-        core.shared.checkpoint_failed(cause.clone(), None);
+        core.shared.checkpoint_failed(frozen, cause.clone(), None);
         return Err(cause);
     }
     let mut filled = put_into_base(core, frozen);
@@ -67,7 +67,7 @@ pub(super) fn attempt(core: &Core, frozen: &Arc<Frozen>) -> Result<()> {
         }
         Err(cause) => {
             let base = core.base.reopen().and_then(|()| core.base.snapshot()).ok();
-            core.shared.checkpoint_failed(cause.clone(), base);
+            core.shared.checkpoint_failed(frozen, cause.clone(), base);
             Err(cause)
         }
     }

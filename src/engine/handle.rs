@@ -17,14 +17,16 @@ enum Kind {
 }
 
 impl Engine {
-    /// Opens the store that the disk holds, if `judge` accepts its newest state.
+    /// Opens the store that the disk holds, if `judge` accepts its newest state, and if one commit could hold the changes
+    /// that it wants to make.
     ///
     /// # Errors
-    /// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `Io`; the disk is unchanged then.
+    /// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `TooLarge`; the disk is unchanged
+    /// then. `Io` and `Full`: it holds the same state.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         settings: &Settings,
-        judge: impl FnOnce(Arc<View>) -> Result<()>,
+        judge: impl FnOnce(Arc<View>) -> Result<Vec<Change>>,
     ) -> Result<Engine> {
         open::open(disk, settings, judge).map(|writes| Engine(Kind::Writes(Box::new(writes))))
     }

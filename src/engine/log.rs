@@ -188,16 +188,17 @@ impl LogEnv {
             return Ok(());
         }
         let _syncing = self.syncing.lock();
+        if matches!(self.sync_once(), Ok(Synced::Yes)) {
+            return Ok(());
+        }
+        // Once more, so that a passing error is seen by nobody. Without an error it was the sync of a checkpoint that failed
+        // meanwhile, and may have taken our bytes with it.
         match self.sync_once()? {
             Synced::Yes => Ok(()),
-            // The sync of a checkpoint failed meanwhile and may have taken our bytes with it.
-            Synced::Unknown => match self.sync_once()? {
-                Synced::Yes => Ok(()),
-                Synced::Unknown => Err(Error::new(
-                    ErrorKind::Io,
-                    "cannot sync the log: other syncs of the file fail",
-                )),
-            },
+            Synced::Unknown => Err(Error::new(
+                ErrorKind::Io,
+                "cannot sync the log: other syncs of the file fail",
+            )),
         }
     }
 

@@ -207,7 +207,7 @@ impl Writes {
         retention.reset_mark(self.core.clock.sample());
     }
 
-    /// Empties the log into the base and closes it. Later calls answer `Closed`.
+    /// Heals if an earlier sync failed, empties the log into the base and closes it. Later calls answer `Closed`.
     ///
     /// # Errors
     /// Whatever kept the log from being emptied; what was acknowledged is in the log then, and the next open finds it.
@@ -216,7 +216,10 @@ impl Writes {
         if self.core.closed.swap(true, Ordering::AcqRel) {
             return Err(closed());
         }
-        let emptied = self.core.empty_log(&mut stage);
+        let emptied = self
+            .core
+            .heal(&mut stage)
+            .and_then(|()| self.core.empty_log(&mut stage));
         drop(stage);
         self.stop_thread();
         let closed = self.core.base.close();
@@ -362,15 +365,21 @@ impl Core {
     fn healed_stage(&self) -> Result<MutexGuard<'_, Stage>> {
         let mut stage = self.stage.lock();
         self.alive()?;
-        if self.shared.base().is_spent() {
-            self.renew_base()?;
-        }
+        self.heal(&mut stage)?;
+        Ok(stage)
+    }
+
+    /// The log first: what is in doubt can be made durable also while the base cannot be opened.
+    fn heal(&self, stage: &mut Stage) -> Result<()> {
         let begun = self.group.begin(&stage.ticket)?;
         if begun.rolled_back {
             stage.roll_back(self);
         }
         stage.ticket = begun.ticket;
-        Ok(stage)
+        if self.shared.base().is_spent() {
+            self.renew_base()?;
+        }
+        Ok(())
     }
 
     /// Opens redb anew after a failed checkpoint, and shows the result to readers at once.

@@ -15,7 +15,7 @@ use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
 use super::view::View;
 use super::watched::Watched;
-use super::{Core, Stage, Writes, checkpoint};
+use super::{Change, Core, Stage, Writes, checkpoint};
 use crate::clock::{Clock, Retention, RetentionMark, Sample, Schedule};
 use crate::codec::frame;
 use crate::codec::superblock::{SUPERBLOCK_BYTES, Superblock, valid_half};
@@ -86,14 +86,16 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
     base.close()
 }
 
-/// Opens the store that the disk holds, if `judge` accepts its newest state.
+/// Opens the store that the disk holds, if `judge` accepts its newest state, and if one commit could hold the changes that
+/// it wants to make.
 ///
 /// # Errors
-/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `Io`; the disk is unchanged then.
+/// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say, what `judge` says, and `TooLarge`; the disk is unchanged
+/// then. `Io` and `Full`: it holds the same state.
 pub(super) fn open(
     disk: Arc<dyn Disk>,
     settings: &Settings,
-    judge: impl FnOnce(Arc<View>) -> Result<()>,
+    judge: impl FnOnce(Arc<View>) -> Result<Vec<Change>>,
 ) -> Result<Writes> {
     let superblock = read_superblock(&*disk)?;
     let halves = read_halves(&*disk, &superblock)?;
@@ -120,7 +122,7 @@ pub(super) fn open(
         sample,
         settings,
     )?;
-    judge(core.shared.published())?;
+    core.fits(&judge(core.shared.published())?)?;
 
     rewrite_accepted(&*disk, &superblock, &halves, &accepted)?;
     core.base.arm()?;

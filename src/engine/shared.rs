@@ -198,11 +198,15 @@ impl Shared {
         }
     }
 
-    /// A checkpoint failed; `base` is the base opened anew, if that went well.
-    pub(crate) fn checkpoint_failed(&self, cause: Error, base: Option<Arc<BaseSnapshot>>) {
+    /// The checkpoint of `table` failed; `base` is the base opened anew, if that went well.
+    pub(crate) fn checkpoint_failed(&self, table: &Arc<Frozen>, cause: Error, base: Option<Arc<BaseSnapshot>>) {
         let mut state = self.state.lock();
         if let Some(base) = base {
             state.show_over(base);
+        }
+        // A rollback took this table back meanwhile: whoever waits now waits for another one, which did not fail.
+        if !state.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, table)) {
+            return;
         }
         state.failure = Some(cause);
         state.wanted = false;

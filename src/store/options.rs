@@ -153,7 +153,8 @@ impl Options {
     ///
     /// # Errors
     /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Corrupt`, `Busy`, `ReadOnly`, `Schema` for a
-    /// declared table, `Invalid` for one that breaks a rule, `Io`. No byte of the file was changed then.
+    /// declared table, `Invalid` for one that breaks a rule, `TooLarge` if all that are new exceed one commit. No byte of
+    /// the file was changed then. `Io` and `Full`: what the file holds is what it held.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let disk = FileDisk::open(path, self.wait)?;
@@ -268,7 +269,7 @@ impl Options {
 
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
-        let engine = Engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
+        let engine = Engine::open(disk, &self.settings, |view| catalog::additions(view, &declared))?;
         let store = Store::with(engine, self.verify_values, self.probed);
         store.declare(&declared)?;
         Ok(store)
@@ -279,7 +280,9 @@ impl Options {
 impl Options {
     fn look_at(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
-        let engine = Engine::look(disk, &self.settings, |view| catalog::agree(view, &declared))?;
+        let engine = Engine::look(disk, &self.settings, |view| {
+            catalog::additions(view, &declared).map(drop)
+        })?;
         Ok(Store::with(engine, self.verify_values, self.probed))
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::entry::{self, Shape, damaged, entry_key, load};
 use super::{Declared, Described, Identity};
-use crate::engine::{Bytes, Now, Space, Span, View};
+use crate::engine::{Bytes, Change, Now, Space, Span, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::TABLE_NAME_BYTES_MAX;
 use crate::machine::Machine;
@@ -173,19 +173,16 @@ impl Catalog {
     }
 }
 
-/// Compares declarations with a state of the file, before anything is written.
+/// What declarations add to a state of the file, before anything is written.
 ///
 /// # Errors
-/// `Schema`, naming both sides; `Invalid` for a name; `Corrupt`, `Io`.
-pub(crate) fn agree(view: Arc<View>, declared: &[Declared]) -> Result<()> {
-    let txn = Txn::new(view, Now::default());
+/// `Schema`, naming both sides; `Invalid` for a name; `TooLarge` if no number is left; `Corrupt`, `Io`.
+pub(crate) fn additions(view: Arc<View>, declared: &[Declared]) -> Result<Vec<Change>> {
+    let mut txn = Txn::new(view, Now::default());
     for table in declared {
-        check_name(&table.name)?;
-        if let Some((info, _)) = load(&txn, &table.name)? {
-            compare(&info, table)?;
-        }
+        declare(&mut txn, table)?;
     }
-    Ok(())
+    Ok(txn.into_changes())
 }
 
 /// Compares a declaration with the file, and creates or grows the entry. Says whether it was changed.

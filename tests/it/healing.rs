@@ -192,3 +192,29 @@ fn pages_of_the_base_whose_loss_only_the_log_was_told_of_are_written_again() {
         assert_eq!(record.value, vec![key as u8; 3000]);
     }
 }
+
+/// Two failures: a single one is tried again at once and seen by nobody.
+fn leaves_in_doubt(disk: &SimDisk, store: &Store, key: u64) {
+    for _ in 0..2 {
+        disk.fail(FaultKind::WriteSyncedLost, 0, FaultMode::FailOnce, io::ErrorKind::Other);
+    }
+    assert_eq!(kind_of(store.put(TABLE, &key, &vec![1; 3000])), ErrorKind::InDoubt);
+}
+
+#[test]
+fn a_close_in_doubt_tries_once_more_and_then_nothing_is_in_doubt() {
+    let disk = SimDisk::new();
+    let store = small().checkpoints_in_line().create_on(shared(&disk)).expect("a store");
+    fill(&store);
+    leaves_in_doubt(&disk, &store, 5000);
+    store.close().expect("the disk is well by now");
+    let after = disk.power_loss(1, CrashPlan::DropAll);
+    let store = small().open_on(shared(&after)).expect("the store");
+    assert_eq!(
+        store.stats().expect("figures").log_used_bytes,
+        0,
+        "the log was not emptied"
+    );
+    let record = store.get(TABLE, &5000).expect("readable");
+    assert_eq!(record.expect("made durable by the close").value, vec![1; 3000]);
+}

@@ -6,8 +6,8 @@
 
 mod draw;
 mod layers;
-mod reference;
-mod subject;
+pub mod reference;
+pub mod subject;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

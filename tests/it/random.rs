@@ -44,3 +44,17 @@ impl Random {
         self.0 % end
     }
 }
+
+/// Whether the trials are to be run in full, as `SPRAG_TRIALS=all` asks for; otherwise each takes its part by its seed.
+pub fn in_full() -> bool {
+    std::env::var("SPRAG_TRIALS").is_ok_and(|which| which == "all")
+}
+
+/// How often a trial is to be made: `ordinary`, or `full` times, or as often as the number in `SPRAG_TRIALS` says.
+pub fn trials(ordinary: u64, full: u64) -> u64 {
+    match std::env::var("SPRAG_TRIALS") {
+        Err(_) => ordinary,
+        Ok(which) if which == "all" => full,
+        Ok(which) => which.parse().expect("SPRAG_TRIALS is a number, or all"),
+    }
+}

@@ -6,7 +6,9 @@ use sprag::{
     Stateless, Store, Table, TableSpec, Why, limits,
 };
 
-use crate::common::{folder, kind_of, tables, text_of, version};
+use sprag::testkit::SimDisk;
+
+use crate::common::{folder, kind_of, shared, small, tables, text_of, version};
 
 macro_rules! states {
     ($name:ident: $machine:literal, [$($state:literal),+], initial $initial:literal, $moves:expr $(, $cyclic:ident)?) => {
@@ -437,4 +439,28 @@ fn a_machine_that_breaks_a_rule_is_refused_and_makes_neither_a_table_nor_a_file(
     store
         .put(Table::<u64, u64, Allowed>::new("t"), &1, &1)
         .expect("a cycle that is declared");
+}
+
+/// Judged before recovery has written anything, since a failed open changes no byte.
+#[test]
+fn declared_tables_that_one_commit_cannot_hold_are_refused_and_the_file_stays_as_it_was() {
+    let disk = SimDisk::new();
+    let store = small().create_on(shared(&disk)).expect("a new store");
+    let old: Table<u64, u64> = Table::new("old");
+    store.put(old, &1, &1).expect("written");
+    drop(store);
+    let disk = disk.kill();
+    let before = disk.cache_image();
+    let names: Vec<&'static str> = (0..60).map(|number| &*format!("{number:0>200}").leak()).collect();
+    let declaring = |count: usize| {
+        let declare = |options: Options, name: &&'static str| options.declare(Table::<u64, u64>::new(name));
+        names.iter().take(count).fold(small(), declare)
+    };
+    let text = text_of(ErrorKind::TooLarge, declaring(60).open_on(shared(&disk)));
+    assert!(text.contains("bytes_max=8192"), "{text}");
+    assert_eq!(disk.events(), 0, "a failed open wrote");
+    assert!(disk.cache_image() == before);
+    let store = declaring(20).open_on(shared(&disk)).expect("as many as fit");
+    assert_eq!(tables(&store).len(), 21);
+    assert_eq!(store.get(old, &1).expect("readable").expect("there").value, 1);
 }

@@ -7,31 +7,36 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use redb::StorageBackend;
 
 use super::super::watched::Watched;
 use crate::disk::Disk;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, RwLock};
 
 /// Granularity of the overlay in bytes.
 const BLOCK: u64 = 4096;
-
-const OVERLAID: u8 = 0;
-const ARMED: u8 = 1;
-const RETIRED: u8 = 2;
 
 /// Bytes of one file from `offset` to its end.
 #[derive(Debug)]
 pub(super) struct Region {
     disk: Arc<Watched>,
     offset: u64,
-    mode: AtomicU8,
-    /// Writes held back while the mode is `OVERLAID`.
-    overlay: Mutex<Overlay>,
+    /// Held for reading by each call for as long as it takes, so that none goes on in a mode that has ended: a late write
+    /// to a retired region would lie in the pages of its successor.
+    mode: RwLock<Mode>,
     /// How many syncs of the file had failed when the first write that no sync covers yet began.
     unsynced_since: Mutex<Option<u64>>,
+}
+
+#[derive(Debug)]
+enum Mode {
+    /// Writes are held back.
+    Overlaid(Overlay),
+    /// Writes go through.
+    Armed,
+    /// Another region has taken this one's place.
+    Retired,
 }
 
 #[derive(Debug, Default)]
@@ -43,22 +48,19 @@ struct Overlay {
 impl Region {
     /// A region that writes through at once: for a file under construction.
     pub(super) fn armed(disk: Arc<Watched>, offset: u64) -> Region {
-        Region {
-            disk,
-            offset,
-            mode: AtomicU8::new(ARMED),
-            overlay: Mutex::default(),
-            unsynced_since: Mutex::default(),
-        }
+        Region::with(disk, offset, Mode::Armed)
     }
 
     /// A region that holds writes back until [`Region::arm`].
     pub(super) fn overlaid(disk: Arc<Watched>, offset: u64) -> Region {
+        Region::with(disk, offset, Mode::Overlaid(Overlay::default()))
+    }
+
+    fn with(disk: Arc<Watched>, offset: u64, mode: Mode) -> Region {
         Region {
             disk,
             offset,
-            mode: AtomicU8::new(OVERLAID),
-            overlay: Mutex::default(),
+            mode: RwLock::new(mode),
             unsynced_since: Mutex::default(),
         }
     }
@@ -68,10 +70,12 @@ impl Region {
     /// The first block is written again even if nothing was held back: after a sync that failed in an earlier life, the
     /// page cache may show a commit that the disk does not have, and a later sync would not write it.
     pub(super) fn arm(&self) -> io::Result<()> {
-        let mut overlay = self.overlay.lock();
-        if self.mode.load(Ordering::Acquire) != OVERLAID {
-            return self.alive();
-        }
+        let mut mode = self.mode.write();
+        let overlay = match &*mode {
+            Mode::Overlaid(overlay) => overlay,
+            Mode::Armed => return Ok(()),
+            Mode::Retired => return Err(retired()),
+        };
         // All of it is written here, so what failed before does not matter.
         *self.unsynced_since.lock() = Some(self.disk.failed_syncs());
         if let Some(len) = overlay.len {
@@ -88,35 +92,21 @@ impl Region {
             }
         }
         self.sync_disk()?;
-        *overlay = Overlay::default();
-        self.mode.store(ARMED, Ordering::Release);
+        *mode = Mode::Armed;
         Ok(())
-    }
-
-    pub(super) fn is_armed(&self) -> bool {
-        self.mode.load(Ordering::Acquire) == ARMED
     }
 
     /// Ends this region: another one has taken its place.
     pub(super) fn retire(&self) {
-        let _overlay = self.overlay.lock();
-        self.mode.store(RETIRED, Ordering::Release);
-    }
-
-    fn alive(&self) -> io::Result<()> {
-        match self.mode.load(Ordering::Acquire) {
-            RETIRED => Err(io::Error::other("the base was opened anew")),
-            _ => Ok(()),
-        }
+        *self.mode.write() = Mode::Retired;
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.alive()?;
-        if self.is_armed() {
-            return self.disk.read(self.offset + offset, out);
+        match &*self.mode.read() {
+            Mode::Overlaid(overlay) => self.read_overlaid(overlay, offset, out),
+            Mode::Armed => self.disk.read(self.offset + offset, out),
+            Mode::Retired => Err(retired()),
         }
-        let overlay = self.overlay.lock();
-        self.read_overlaid(&overlay, offset, out)
     }
 
     fn read_overlaid(&self, overlay: &Overlay, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -140,20 +130,45 @@ impl Region {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.alive()?;
-        if self.is_armed() {
-            let failed_syncs = self.disk.failed_syncs();
-            let written = self.disk.write(self.offset + offset, data);
-            // After the write: a sync that ran meanwhile need not have covered it.
-            self.unsynced_since.lock().get_or_insert(failed_syncs);
-            return written;
+        self.change(
+            || self.write_through(offset, data),
+            |overlay| self.write_overlaid(overlay, offset, data),
+        )
+    }
+
+    /// Changes the disk or the overlay, whichever takes the writes.
+    fn change(
+        &self,
+        through: impl Fn() -> io::Result<()>,
+        held_back: impl FnOnce(&mut Overlay) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match &*self.mode.read() {
+            Mode::Overlaid(_) => {}
+            Mode::Armed => return through(),
+            Mode::Retired => return Err(retired()),
         }
-        let mut overlay = self.overlay.lock();
+        match &mut *self.mode.write() {
+            Mode::Overlaid(overlay) => held_back(overlay),
+            // Armed between the two looks.
+            Mode::Armed => through(),
+            Mode::Retired => Err(retired()),
+        }
+    }
+
+    fn write_through(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let failed_syncs = self.disk.failed_syncs();
+        let written = self.disk.write(self.offset + offset, data);
+        // After the write: a sync that ran meanwhile need not have covered it.
+        self.unsynced_since.lock().get_or_insert(failed_syncs);
+        written
+    }
+
+    fn write_overlaid(&self, overlay: &mut Overlay, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         let mut at = offset / BLOCK * BLOCK;
         while at < end {
             if !overlay.blocks.contains_key(&at) {
-                let block = self.load_block(&overlay, at)?;
+                let block = self.load_block(overlay, at)?;
                 overlay.blocks.insert(at, block);
             }
             if let Some(block) = overlay.blocks.get_mut(&at) {
@@ -175,34 +190,29 @@ impl Region {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.alive()?;
-        if self.is_armed() {
-            return self.disk.set_len(self.offset + len);
-        }
-        let mut overlay = self.overlay.lock();
-        overlay.blocks.retain(|at, _| *at < len);
-        // What a later growth shows again is zeros.
-        let cut = overlay.blocks.get_mut(&(len / BLOCK * BLOCK));
-        if let Some(beyond) = cut.and_then(|block| block.get_mut((len % BLOCK) as usize..)) {
-            beyond.fill(0);
-        }
-        overlay.len = Some(len);
-        Ok(())
+        self.change(
+            || self.disk.set_len(self.offset + len),
+            |overlay| {
+                overlay.set_len(len);
+                Ok(())
+            },
+        )
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.alive()?;
-        if !self.is_armed()
-            && let Some(len) = self.overlay.lock().len
-        {
-            return Ok(len);
+        match &*self.mode.read() {
+            Mode::Overlaid(Overlay { len: Some(len), .. }) => Ok(*len),
+            Mode::Overlaid(_) | Mode::Armed => Ok(self.disk.len()?.saturating_sub(self.offset)),
+            Mode::Retired => Err(retired()),
         }
-        Ok(self.disk.len()?.saturating_sub(self.offset))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.alive()?;
-        if self.is_armed() { self.sync_disk() } else { Ok(()) }
+        match &*self.mode.read() {
+            Mode::Overlaid(_) => Ok(()),
+            Mode::Armed => self.sync_disk(),
+            Mode::Retired => Err(retired()),
+        }
     }
 
     /// A sync that succeeds proves nothing if another one, of the log, failed since the first write that it is to
@@ -218,6 +228,22 @@ impl Region {
             _ => Ok(()),
         }
     }
+}
+
+impl Overlay {
+    fn set_len(&mut self, len: u64) {
+        self.blocks.retain(|at, _| *at < len);
+        // What a later growth shows again is zeros.
+        let cut = self.blocks.get_mut(&(len / BLOCK * BLOCK));
+        if let Some(beyond) = cut.and_then(|block| block.get_mut((len % BLOCK) as usize..)) {
+            beyond.fill(0);
+        }
+        self.len = Some(len);
+    }
+}
+
+fn retired() -> io::Error {
+    io::Error::other("the base was opened anew")
 }
 
 /// Copies what of `source`, which lies at `source_at`, falls into `target`, which lies at `target_at`.

@@ -18,7 +18,7 @@ mod work;
 
 use sprag::Level;
 
-use crate::random::seed;
+use crate::random::{seed, trials};
 use chain::{Chain, Mode};
 use dice::Dice;
 use tally::{Kind, Tally};
@@ -29,6 +29,9 @@ struct Quota {
     dead: u64,
     each: u64,
 }
+
+/// Tests that make images.
+const TESTS: u64 = 5;
 
 /// Every kind that a part must reach; dead frames need a group, so they have a number of their own.
 const KINDS: [Kind; 6] = [
@@ -47,7 +50,9 @@ fn judge_chains(mode: Mode, quota: &Quota) {
         return Chain::run(mode, text.parse().unwrap(), &tally);
     }
     let begun = std::time::Instant::now();
-    while tally.distinct() < quota.images {
+    // More if `SPRAG_TRIALS` asks for more, of which each of the tests makes its part.
+    let images = trials(quota.images * TESTS, 200_000).div_ceil(TESTS);
+    while tally.distinct() < images {
         Chain::run(mode, dice.any(), &tally);
     }
     println!("{}, {:.1?}:\n{tally}", mode.name, begun.elapsed());

@@ -20,7 +20,7 @@ sprag::machine! {
 }
 
 impl OrderState {
-    fn of(name: &str) -> OrderState {
+    pub fn of(name: &str) -> OrderState {
         sprag::State::from_name(name).expect("a state of the machine")
     }
 }
@@ -261,7 +261,7 @@ fn ms_of(time: std::time::SystemTime) -> u64 {
     u64::try_from(since.as_millis()).expect("a short trial")
 }
 
-fn condition_of(condition: Condition) -> sprag::Condition {
+pub fn condition_of(condition: Condition) -> sprag::Condition {
     match condition {
         Condition::Any => sprag::Condition::Any,
         Condition::Absent => sprag::Condition::Absent,
