@@ -2,6 +2,7 @@
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 /// The seed of this run, printed.
@@ -27,21 +28,48 @@ pub fn for_random<S: Strategy>(cases: u32, strategy: &S, check: impl Fn(S::Value
     }
 }
 
-/// Xorshift: enough for a test, and the same everywhere.
-pub struct Random(u64);
+/// Numbers that a seed or given bytes decide.
+pub enum Random {
+    /// Xorshift: enough for a test, and the same everywhere.
+    Seed(u64),
+    /// What is left of the bytes.
+    Bytes(VecDeque<u8>),
+}
 
 impl Random {
     /// A sequence that the seed decides.
     pub fn new(seed: u64) -> Random {
-        Random(seed | 1)
+        Random::Seed(seed | 1)
     }
 
-    /// A number from 0 up to `end`, without it.
+    /// A sequence that the bytes decide; zeros behind them.
+    pub fn of_bytes(bytes: &[u8]) -> Random {
+        Random::Bytes(bytes.iter().copied().collect())
+    }
+
+    /// Whether only zeros follow.
+    pub fn is_over(&self) -> bool {
+        matches!(self, Random::Bytes(bytes) if bytes.is_empty())
+    }
+
+    /// A number from 0 up to `end`, without it. Bytes give as many as the largest such number has.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
+        match self {
+            Random::Seed(state) => {
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                *state % end
+            }
+            Random::Bytes(bytes) => {
+                let (mut number, mut largest) = (0, end - 1);
+                while largest > 0 {
+                    number = number << 8 | u64::from(bytes.pop_front().unwrap_or(0));
+                    largest >>= 8;
+                }
+                number % end
+            }
+        }
     }
 }
 
