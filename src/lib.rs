@@ -59,7 +59,7 @@ pub use stats::Stats;
 #[doc(hidden)]
 #[cfg(feature = "test-util")]
 pub use store::Probe;
-pub use store::{InState, Options, Page, ReadTx, Scan, Store, WriteTx};
+pub use store::{BackedUp, Compacted, InState, Options, Page, ReadTx, Restored, Scan, Store, WriteTx};
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 

@@ -12,6 +12,7 @@
 
 mod base;
 mod checkpoint;
+mod copy;
 mod log;
 mod memory;
 mod open;
@@ -39,6 +40,7 @@ use log::{LogEnv, Mark, Position};
 use memory::Memory;
 use shared::{Frozen, Shared};
 
+pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub use log::Level;
 pub(crate) use memory::Bytes;
 pub(crate) use open::{Settings, create, open};

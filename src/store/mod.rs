@@ -4,6 +4,7 @@
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
 mod batch;
+mod copies;
 mod inside;
 mod migrate;
 mod options;
@@ -32,6 +33,7 @@ use crate::table::transition::Transitioned;
 use crate::table::{Declared, Record, TableSpec};
 use crate::txn::Txn;
 
+pub use copies::{BackedUp, Compacted, Restored};
 use inside::Inside;
 pub use options::Options;
 #[cfg(feature = "test-util")]
@@ -64,6 +66,7 @@ struct Inner {
     catalog: Catalog,
     id: u64,
     verify_values: bool,
+    cache_bytes: usize,
     probed: Probed,
 }
 
@@ -100,13 +103,14 @@ impl Store {
         Options::new().in_memory()
     }
 
-    fn with(engine: Engine, verify_values: bool, probed: Probed) -> Store {
+    fn with(engine: Engine, verify_values: bool, cache_bytes: usize, probed: Probed) -> Store {
         let inner = Inner {
             engine: RecursiveRwLock::new(Some(engine)),
             closing: AtomicBool::new(false),
             catalog: Catalog::new(),
             id: inside::next_store(),
             verify_values,
+            cache_bytes,
             probed,
         };
         Store { inner: Arc::new(inner) }

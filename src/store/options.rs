@@ -31,8 +31,8 @@ const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(200);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    settings: Settings,
-    wait: Duration,
+    pub(super) settings: Settings,
+    pub(super) wait: Duration,
     verify_values: bool,
     declared: Vec<Result<Declared>>,
     probed: Probed,
@@ -241,7 +241,7 @@ impl Options {
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
         let engine = engine::open(disk, &self.settings, |view| catalog::agree(view, &declared))?;
-        let store = Store::with(engine, self.verify_values, self.probed);
+        let store = Store::with(engine, self.verify_values, self.settings.cache_bytes, self.probed);
         store.declare(&declared)?;
         Ok(store)
     }

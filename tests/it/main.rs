@@ -1,6 +1,7 @@
 //! Features through the public API, in one binary.
 #![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
+mod backup;
 mod bad_files;
 mod bad_input;
 mod batch;
@@ -16,6 +17,7 @@ mod consume;
 mod crash;
 mod demo;
 mod disk;
+mod furnished;
 mod guide;
 mod healing;
 mod hostile;
