@@ -96,6 +96,17 @@ pub(crate) fn create(path: &Path, replace_empty: bool) -> Result<Creation> {
     }))
 }
 
+/// Asks early what [`create`] asks again: whether there is nothing at `path`.
+///
+/// # Errors
+/// `Invalid` if there is something.
+pub(crate) fn check_free(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(exists(path)),
+        Err(_) => Ok(()),
+    }
+}
+
 /// Begins a file that will take the place of one that is open, whatever that holds.
 ///
 /// # Errors
@@ -319,7 +330,10 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Calls again after a short pause while access is refused.
-fn patiently(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// The last one.
+pub fn patiently(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for time in RENAME_PAUSES {
         match call() {
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => pause(time),

@@ -116,6 +116,7 @@ impl Options {
     /// `to`, `NotFound` without its folder; `Full`, `Io`. There is no new file then.
     pub fn restore(self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored> {
         let (from, to) = (from.as_ref(), to.as_ref());
+        create::check_free(to)?;
         self.restore_to(from, to, || new_file(to))
     }
 
@@ -144,14 +145,16 @@ impl Options {
 
     fn restore_to(&self, from: &Path, to: &Path, begin: impl FnOnce() -> Result<Building>) -> Result<Restored> {
         let source = FileDisk::open(from, self.wait)?;
-        // Begun before the source is read, which can take long; only the finished file is seen at the target.
-        let building = begin()?;
         let cache_bytes = self.settings.cache_bytes;
         let original = Original::of_file(Arc::new(source), cache_bytes)
             .map_err(|cause| cause.within(format!("cannot restore, path={}", from.display())))?;
-        let Copied { sequence, bytes } = copy(&original, &building, Identity::New, cache_bytes)
-            .and_then(|copied| finish(building, to).map(|()| copied))
-            .map_err(|cause| cause.within(format!("cannot restore, path={}", to.display())))?;
+        let restored = begin().and_then(|building| {
+            let copied = copy(&original, &building, Identity::New, cache_bytes)?;
+            finish(building, to)?;
+            Ok(copied)
+        });
+        let Copied { sequence, bytes } =
+            restored.map_err(|cause| cause.within(format!("cannot restore, path={}", to.display())))?;
         Ok(Restored { sequence, bytes })
     }
 

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +11,7 @@ use std::thread;
 use sprag::testkit::{Disk, FaultKind, FaultMode, RamDisk, SimDisk};
 use sprag::{Error, ErrorKind, Keys, ManualClock, Options, Store, Table};
 
-use crate::common::{Gate, Opens, folder, kind_of, shared, small, small_with};
+use crate::common::{Gate, Opens, folder, identity_in, kind_of, names_in, shared, small, small_with};
 use crate::furnished::{self, BALANCES};
 use crate::random::{Random, seed};
 
@@ -24,16 +23,6 @@ const WRITERS: u64 = 8;
 const BACKUPS: usize = 100;
 /// Moves of each writer in the time of one backup.
 const MOVES: u64 = 10;
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).expect("the folder").map(|entry| {
-        let entry = entry.expect("an entry");
-        entry.file_name().into_string().expect("a name")
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names
-}
 
 fn one_move(store: &Store, writer: u64, number: u64, random: &mut Random) {
     let (from, to) = (random.below(10), random.below(10));
@@ -181,20 +170,15 @@ fn a_backup_holds_every_entry_the_sequence_and_the_time_of_its_store() {
     assert_eq!(copied.sequence, stats.sequence);
     assert_eq!(copied.retention_ns, stats.retention_ns);
     assert_eq!(copied.log_half_bytes, 16 << 10);
-    let (identity, own) = (identity(&path), identity_of(&fs::read(&to).expect("the file")));
-    assert_eq!(identity, own, "a backup is the same store at a moment");
+    assert_eq!(
+        identity_in(&path),
+        identity_in(&to),
+        "a backup is the same store at a moment"
+    );
     // It counts on from there: no version and no sequence is given twice.
     assert_eq!(copy.put(BALANCES, &51, &0).expect("written").get(), 8);
     assert_eq!(copy.put(BALANCES, &0, &0).expect("written").get(), 2);
     assert_eq!(copy.stats().expect("figures").sequence, stats.sequence + 2);
-}
-
-fn identity(path: &Path) -> Vec<u8> {
-    identity_of(&fs::read(path).expect("the file"))
-}
-
-fn identity_of(bytes: &[u8]) -> Vec<u8> {
-    bytes[20..36].to_vec()
 }
 
 #[test]

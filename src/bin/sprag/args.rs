@@ -102,6 +102,24 @@ pub enum Command {
         /// The store.
         file: PathBuf,
     },
+    /// Copy a store as it is now into a new file.
+    #[command(after_help = help::BACKUP, after_long_help = help::BACKUP)]
+    Backup {
+        /// The store.
+        file: PathBuf,
+
+        /// The file to make; it must not exist.
+        to: PathBuf,
+    },
+    /// Make a store from a backup, or from any store that nobody has open.
+    #[command(after_help = help::RESTORE, after_long_help = help::RESTORE)]
+    Restore(RestoreArgs),
+    /// Make the file of a store that nobody has open as short as what lives in it needs.
+    #[command(after_help = help::COMPACT, after_long_help = help::COMPACT)]
+    Compact {
+        /// The store.
+        file: PathBuf,
+    },
     /// The clock that remembered keys end by.
     #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
@@ -326,6 +344,19 @@ pub struct ApplyArgs {
     /// Say what would be answered now, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The backup. It is checked in full first, and not changed.
+    pub from: PathBuf,
+
+    /// The store to make; it must not exist.
+    pub to: PathBuf,
+
+    /// If there is a store at TO already, also a damaged one, take its place. Nobody may have it open.
+    #[arg(long)]
+    pub replace: bool,
 }
 
 impl PutArgs {

@@ -41,9 +41,17 @@ const WRITING: [(&[&str], &str); 7] = [
     (&["clock", "reset", "FILE"], "applied highest_wall="),
 ];
 
+/// Every command that copies a store that exists. Where it could be copied to, there is nothing.
+const COPYING: [&[&str]; 4] = [
+    &["backup", "FILE", "/nonexistent/copy.sprag"],
+    &["restore", "FILE", "/nonexistent/copy.sprag"],
+    &["restore", "--replace", "FILE", "/nonexistent/copy.sprag"],
+    &["compact", "FILE"],
+];
+
 /// Every command that needs a store that exists.
 fn commands() -> impl Iterator<Item = &'static [&'static str]> {
-    READING.into_iter().chain(WRITING.map(|(args, _)| args))
+    READING.into_iter().chain(WRITING.map(|(args, _)| args)).chain(COPYING)
 }
 
 sprag::machine! {
