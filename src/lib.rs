@@ -39,6 +39,8 @@ mod sync;
 mod table;
 #[cfg(feature = "test-util")]
 pub mod testkit;
+#[cfg(feature = "json")]
+mod transfer;
 mod txn;
 
 pub use batch::{Batch, Outcome, Verdict};
@@ -62,6 +64,8 @@ pub use store::Probe;
 pub use store::{BackedUp, Compacted, InState, Options, Page, ReadTx, Restored, Scan, Store, WriteTx};
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
+#[cfg(feature = "json")]
+pub use transfer::{Exported, Imported};
 
 /// Pure functions for the tests of this crate. No promise of any kind.
 #[doc(hidden)]

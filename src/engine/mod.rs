@@ -167,6 +167,11 @@ impl Engine {
         limits::commit_bytes_max(self.core.superblock.log_half_bytes)
     }
 
+    /// Identity of the store.
+    pub(crate) fn store_id(&self) -> [u8; 16] {
+        self.core.superblock.store_id
+    }
+
     /// Makes everything that was answered survive power loss.
     pub(crate) fn sync(&self) -> Result<()> {
         self.core.alive()?;

@@ -11,6 +11,8 @@ mod options;
 mod probe;
 mod read;
 mod states;
+#[cfg(feature = "json")]
+mod transfer;
 mod write;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::DynTable;
+use super::{Declared, DynTable};
 use crate::codec::{Bincode, Codec, CodecId, KeyKind};
 use crate::engine::{Bytes, Space};
 use crate::error::{Error, ErrorKind, Result};
@@ -83,6 +83,23 @@ impl TableInfo {
     pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
         let known = state.filter(|state| self.machine().is_some_and(|machine| machine.has_state(state)));
         known.ok_or_else(|| no_such_state(&self.name, state))
+    }
+
+    /// A description that agrees with it in everything.
+    pub(crate) fn declared(&self) -> Declared {
+        let Shape {
+            key,
+            codec,
+            schema,
+            machine,
+        } = self.shape.clone();
+        Declared {
+            name: self.name.clone(),
+            key,
+            codec,
+            schema: Some(schema),
+            machine: Some(machine),
+        }
     }
 
     /// A description with which its records can be read and written by bytes.

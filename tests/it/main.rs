@@ -43,4 +43,5 @@ mod states;
 mod sweep;
 mod techniques;
 mod tidy;
+mod transfer;
 mod values;

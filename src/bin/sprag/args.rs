@@ -120,6 +120,15 @@ pub enum Command {
         /// The store.
         file: PathBuf,
     },
+    /// Print everything that a store holds as lines of JSON.
+    #[command(after_help = help::EXPORT, after_long_help = help::EXPORT)]
+    Export {
+        /// The store.
+        file: PathBuf,
+    },
+    /// Take in what export printed, into an empty store. A repeat goes on where it stopped.
+    #[command(after_help = help::IMPORT, after_long_help = help::IMPORT)]
+    Import(ImportArgs),
     /// The clock that remembered keys end by.
     #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
@@ -357,6 +366,16 @@ pub struct RestoreArgs {
     /// If there is a store at TO already, also a damaged one, take its place. Nobody may have it open.
     #[arg(long)]
     pub replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The store: an empty one, as init makes it, or one in which the same import was stopped.
+    pub file: PathBuf,
+
+    /// What export printed: a file, or - for stdin.
+    #[arg(default_value = "-")]
+    pub lines: PathBuf,
 }
 
 impl PutArgs {

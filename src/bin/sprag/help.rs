@@ -50,6 +50,9 @@ With --json, one object on one line of stdout:
   backup       {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
   restore      {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
   compact      {\"outcome\":\"compacted\" or \"unchanged\",\"bytes_before\":..,\"bytes_after\":..}
+  export       with and without --json, lines of JSON (see help export)
+  import       {\"outcome\":\"imported\", \"completed\" or \"already imported\",\"tables\":..,\"records\":..,
+               \"remembered_keys\":..}
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
   completions  {\"shell\":..,\"script\":..}
   man          {\"command\":..,\"page\":..}
@@ -231,6 +234,42 @@ Exit codes:
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: the file is as it was
   8  compacted, but a power loss may bring the old file back, which holds the same";
+
+pub const EXPORT: &str = "\
+On stdout, with and without --json, lines of one object each; docs/FORMAT.md describes them all:
+  {\"line\":\"sprag export\",\"form\":1,..}                       the first
+  {\"line\":\"table\",\"name\":..,\"shape\":{..},..}              a table
+  {\"line\":\"record\",\"table\":..,\"key\":..,\"version\":..,..}  a record
+  {\"line\":\"remembered_key\",\"scope\":..,\"key\":..,..}        a remembered key that is not over
+  {\"line\":\"end\",\"lines\":..,\"digest\":..}                  the last; without it, the export is cut off
+
+It is the state of one moment. If something cannot be read, the error names it and there is no last line.
+
+Exit codes:
+  0  printed
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or a table is being migrated
+  7  an I/O error, also of stdout; or read-only";
+
+pub const IMPORT: &str = "\
+On stdout: imported tables=.. records=.. remembered_keys=.., or completed .. if an earlier call had been stopped, or already
+imported .. if there was nothing left to do. With --json:
+  {\"outcome\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..}
+
+FILE must exist and be empty: sprag init FILE. Versions and states are those of the source; a remembered key is kept from now on
+for the time that it had left. If it is stopped, or fails, call it again with the same lines. What was taken in stays; until the end
+the store holds a part. An error of a line names it, counted from 1.
+
+Exit codes:
+  0  imported, completed or already imported
+  2  usage, the store is not empty, the input is no export, cut off or changed, or something is too large
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format (of FILE, or of the lines), corrupt
+  7  no room, an I/O error, or read-only: call again
+  8  the outcome is not known; call again";
 
 pub const COMPLETIONS: &str = "\
 On stdout: a script for the shell, with --json {\"shell\":..,\"script\":..}. For bash: source <(sprag completions bash)

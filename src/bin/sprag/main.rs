@@ -18,6 +18,7 @@ mod manual;
 mod progress;
 mod records;
 mod scan;
+mod transfer;
 mod value;
 
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Backup { file, to } => copies::backup(&open(file)?, to, json),
         Command::Restore(args) => copies::restore(args, cli.wait, json),
         Command::Compact { file } => copies::compact(file, cli.wait, json),
+        Command::Export { file } => transfer::export(&open(file)?),
+        Command::Import(args) => transfer::import(args, cli.wait, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::Completions { shell } => manual::completions(*shell, json),
         Command::Man { command } => manual::page(command, json),

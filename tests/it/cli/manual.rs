@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::Place;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 22] = [
     "demo",
     "init",
     "get",
@@ -22,6 +22,8 @@ const COMMANDS: [&str; 20] = [
     "backup",
     "restore",
     "compact",
+    "export",
+    "import",
     "clock",
     "completions",
     "man",
