@@ -125,6 +125,8 @@ pub mod internals {
 /// The guide, so that its code is compiled and run. It is for readers of the repository, and part of no build.
 #[cfg(all(doctest, feature = "json"))]
 mod guide {
+    #[doc = include_str!("../docs/guide/backup.md")]
+    mod backup {}
     #[doc = include_str!("../docs/guide/batches.md")]
     mod batches {}
     #[doc = include_str!("../docs/guide/conditional-writes.md")]

@@ -32,6 +32,7 @@ impl Txn {
     }
 
     /// The last commit that the state below contains.
+    #[cfg(feature = "json")]
     pub(crate) fn sequence(&self) -> u64 {
         self.view.sequence
     }

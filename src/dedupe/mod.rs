@@ -7,6 +7,8 @@
 pub mod decide;
 mod keep;
 mod listing;
+#[cfg(feature = "json")]
+mod moved;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +21,8 @@ use crate::txn::Txn;
 pub use keep::Keep;
 pub use listing::RememberedKey;
 pub(crate) use listing::list;
+#[cfg(feature = "json")]
+pub(crate) use moved::{Moved, take_in};
 
 use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
 
@@ -186,11 +190,6 @@ impl Remembered {
         (!self.is_forever()).then(|| Duration::from_nanos(self.end_ns.saturating_sub(self.now_ns)))
     }
 
-    /// The same as [`Remembered::first_at`], in nanoseconds since 1970.
-    pub(crate) fn first_ns(&self) -> i64 {
-        self.first_ns
-    }
-
     fn is_alive(&self) -> bool {
         is_alive(self.end_ns, self.now_ns)
     }
@@ -292,48 +291,6 @@ pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8
     let stored_key = key.stored_key();
     let bytes = encode(&stored_key, &entry);
     txn.put(stored_key, bytes);
-}
-
-/// What was remembered elsewhere, and is to be remembered here.
-#[derive(Clone, Debug)]
-pub(crate) struct Moved {
-    pub(crate) scope: String,
-    pub(crate) key: Vec<u8>,
-    pub(crate) first_ns: i64,
-    /// `None`: for ever.
-    pub(crate) left_ns: Option<u64>,
-    pub(crate) fingerprint: Option<[u8; 16]>,
-    pub(crate) result: Vec<u8>,
-}
-
-/// Takes in what another store remembers; from now on it is kept for what was left.
-///
-/// # Errors
-/// `Invalid` for a name out of its limits.
-pub(crate) fn take_in(txn: &mut Txn, moved: Moved) -> Result<()> {
-    let Moved {
-        scope,
-        key,
-        first_ns,
-        left_ns,
-        fingerprint,
-        result,
-    } = moved;
-    OnceKey::new(scope.as_str(), &key, Keep::Forever).check()?;
-    let now_ns = txn.now().retention_ns;
-    // One short of never, which an end that is counted does not reach.
-    let end_ns = left_ns.map_or(decide::NEVER, |left| now_ns.saturating_add(left).min(decide::NEVER - 1));
-    let entry = Remembered {
-        now_ns,
-        end_ns,
-        first_ns,
-        fingerprint,
-        result,
-    };
-    let stored_key = stored_key(&scope, &key);
-    let bytes = encode(&stored_key, &entry);
-    txn.put(stored_key, bytes);
-    Ok(())
 }
 
 /// What is remembered under a name, if it is not over.

@@ -168,6 +168,7 @@ impl Engine {
     }
 
     /// Identity of the store.
+    #[cfg(feature = "json")]
     pub(crate) fn store_id(&self) -> [u8; 16] {
         self.core.superblock.store_id
     }

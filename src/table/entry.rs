@@ -86,6 +86,7 @@ impl TableInfo {
     }
 
     /// A description that agrees with it in everything.
+    #[cfg(feature = "json")]
     pub(crate) fn declared(&self) -> Declared {
         let Shape {
             key,

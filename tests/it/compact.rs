@@ -82,11 +82,13 @@ fn a_file_that_lost_95_percent_is_about_as_long_as_what_is_left() {
     );
 }
 
+type Make<'a> = &'a dyn Fn(&Path);
+
 /// GR-2: six files.
 #[test]
 fn compacting_never_makes_a_file_larger_and_a_second_time_changes_nothing() {
     let folder = folder();
-    let make: [(&str, &dyn Fn(&Path)); 6] = [
+    let make: [(&str, Make); 6] = [
         ("empty", &|path| drop(small().create_new(path).expect("a store"))),
         ("one key", &|path| holed(path, 1, 10, |_| true)),
         ("dense", &|path| holed(path, 3000, 300, |_| true)),

@@ -91,9 +91,7 @@ pub fn fill(store: &Store) {
         } else {
             once
         };
-        let done = store.once(&once, |tx| {
-            tx.put(BALANCES, &(1000 + key), &7).map(|version| version.get())
-        });
+        let done = store.once(&once, |tx| tx.put(BALANCES, &(1000 + key), &7).map(sprag::Version::get));
         // The records above were removed at version 1, so a new one begins at 2.
         assert_eq!(done.expect("done"), Once::First(2));
     }

@@ -29,7 +29,7 @@ fn names(place: &Place) -> Vec<String> {
     crate::common::names_in(place.dir.path())
 }
 
-fn text<'a>(path: &'a std::path::Path) -> &'a str {
+fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
