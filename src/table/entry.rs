@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Declared, DynTable};
+#[cfg(feature = "json")]
+use super::Declared;
+use super::DynTable;
 use crate::codec::{Bincode, Codec, CodecId, KeyKind};
 use crate::engine::{Bytes, Space};
 use crate::error::{Error, ErrorKind, Result};
