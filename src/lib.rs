@@ -39,6 +39,8 @@ mod sync;
 mod table;
 #[cfg(feature = "test-util")]
 pub mod testkit;
+#[cfg(feature = "json")]
+mod transfer;
 mod txn;
 
 pub use batch::{Batch, Outcome, Verdict};
@@ -59,9 +61,11 @@ pub use stats::Stats;
 #[doc(hidden)]
 #[cfg(feature = "test-util")]
 pub use store::Probe;
-pub use store::{InState, Options, Page, ReadTx, Scan, Store, WriteTx};
+pub use store::{BackedUp, Compacted, InState, Options, Page, ReadTx, Restored, Scan, Store, WriteTx};
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
+#[cfg(feature = "json")]
+pub use transfer::{Exported, Imported};
 
 /// Pure functions for the tests of this crate. No promise of any kind.
 #[doc(hidden)]
@@ -72,6 +76,7 @@ pub mod internals {
     pub use crate::codec::frame::Stamp;
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
+    pub use crate::disk::create::patiently;
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
@@ -120,6 +125,8 @@ pub mod internals {
 /// The guide, so that its code is compiled and run. It is for readers of the repository, and part of no build.
 #[cfg(all(doctest, feature = "json"))]
 mod guide {
+    #[doc = include_str!("../docs/guide/backup.md")]
+    mod backup {}
     #[doc = include_str!("../docs/guide/batches.md")]
     mod batches {}
     #[doc = include_str!("../docs/guide/conditional-writes.md")]

@@ -31,6 +31,12 @@ impl Txn {
         }
     }
 
+    /// The last commit that the state below contains.
+    #[cfg(feature = "json")]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.view.sequence
+    }
+
     /// The one reading of time of this transaction.
     pub(crate) fn now(&self) -> Now {
         self.now

@@ -7,7 +7,7 @@
 mod canonical;
 pub mod decide;
 #[cfg(feature = "json")]
-mod json;
+pub(crate) mod json;
 mod judge;
 mod operation;
 mod outcome;

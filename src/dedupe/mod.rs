@@ -7,6 +7,8 @@
 pub mod decide;
 mod keep;
 mod listing;
+#[cfg(feature = "json")]
+mod moved;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +21,8 @@ use crate::txn::Txn;
 pub use keep::Keep;
 pub use listing::RememberedKey;
 pub(crate) use listing::list;
+#[cfg(feature = "json")]
+pub(crate) use moved::{Moved, take_in};
 
 use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
 

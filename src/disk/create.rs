@@ -1,15 +1,16 @@
 //! Making a new file: built under a temporary name, locked before anybody can see it, named only when it is whole.
 //!
-//! Owns the temporary name and the moment at which the file gets its own. Refuses to replace anything but an empty file
-//! that it holds the lock of. Knows nothing of the content.
+//! Owns the temporary name and the moment at which the file gets its own. Refuses to replace anything but a file that it
+//! holds the lock of, and that is empty unless the caller says that this one may go. Knows nothing of the content.
 //!
 //! Others may rely on
 //! - a kill at any instant leaves the path as it was, or with a whole, synced file; beside it at most a temporary file
 //!   that no later creation meets, since its name is random;
-//! - of two creations of one path at most one is finished; the other is told that the path exists.
+//! - of two creations of one path at most one is finished; the other is told that the path exists;
+//! - what replaces a file has its owner and its mode, and whoever waits for its lock opens the new one.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,15 @@ pub(crate) enum Finished {
 pub(crate) struct Building {
     disk: FileDisk,
     temporary: TemporaryName,
-    /// The empty file at the path, with its lock: as long as it is held nobody else begins to create there.
-    replaced: Option<File>,
+    replaced: Replaced,
+}
+
+/// What is at the path, with its lock: as long as that is held nobody else begins to create there.
+#[derive(Debug)]
+enum Replaced {
+    Nothing,
+    Empty(File),
+    Held(FileDisk),
 }
 
 /// Begins a file that will be at `path`. With `replace_empty` a regular file of zero bytes counts as none.
@@ -64,7 +72,7 @@ pub(crate) struct Building {
 /// operating system reports them; `Io` also if the file system has no locks. `Invalid` if the path ends in no name.
 pub(crate) fn create(path: &Path, replace_empty: bool) -> Result<Creation> {
     let mut target = path.to_owned();
-    let mut replaced = None;
+    let mut replaced = Replaced::Nothing;
     match fs::symlink_metadata(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
         Err(cause) => return Err(Error::io("look at the file", Some(path), cause)),
@@ -74,7 +82,7 @@ pub(crate) fn create(path: &Path, replace_empty: bool) -> Result<Creation> {
                     fs::canonicalize(path).map_err(|cause| Error::io("follow the symbolic link", Some(path), cause))?;
             }
             match empty_file(&target, replace_empty)? {
-                Some(file) => replaced = Some(file),
+                Some(file) => replaced = Replaced::Empty(file),
                 None => return Ok(Creation::Exists),
             }
         }
@@ -88,16 +96,49 @@ pub(crate) fn create(path: &Path, replace_empty: bool) -> Result<Creation> {
     }))
 }
 
+/// Asks early what [`create`] asks again: whether there is nothing at `path`.
+///
+/// # Errors
+/// `Invalid` if there is something.
+pub(crate) fn check_free(path: &Path) -> Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Err(exists(path)),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Begins a file that will take the place of one that is open, whatever that holds.
+///
+/// # Errors
+/// As [`create`]; `Invalid` if the file has a second name, which would be left with the old one; `ReadOnly` if the owner of
+/// the old one cannot be kept; `Io` if its path leads elsewhere by now.
+pub(crate) fn replace(held: &FileDisk) -> Result<Building> {
+    let path = held.path();
+    let failed = |cause| Error::io("replace the file", Some(path), cause);
+    let target = fs::canonicalize(path).map_err(failed)?;
+    let found = held.file().metadata().map_err(failed)?;
+    check_one_name(path, &found)?;
+    let (file, temporary) = new_file(&target)?;
+    keep_owner(&file, &found).map_err(failed)?;
+    file.set_permissions(found.permissions()).map_err(failed)?;
+    Ok(Building {
+        disk: FileDisk::locked(file, target),
+        temporary,
+        replaced: Replaced::Held(held.clone()),
+    })
+}
+
 /// The error for a caller that wanted a new file and met another.
 pub(crate) fn exists(path: &Path) -> Error {
     Error::new(ErrorKind::Invalid, format!("the file exists, path={}", path.display()))
 }
 
 impl Building {
-    /// Makes the content durable and gives the file its name, without replacing anything but the empty file it began with.
+    /// Makes the content durable and gives the file its name, without replacing anything but the file it began with.
     ///
     /// # Errors
-    /// As the operating system reports them; the file is gone then.
+    /// As the operating system reports them; the file is gone then. `InDoubt` if it has taken the place of another, and
+    /// which of the two a power loss leaves there is not known.
     pub(crate) fn finish(self) -> Result<Finished> {
         let Building {
             disk,
@@ -110,22 +151,38 @@ impl Building {
             .sync_all()
             .map_err(|cause| Error::io("sync the new file", Some(path), cause))?;
         let named = match &replaced {
-            Some(empty) if still_at(path, empty)? => {
+            Replaced::Empty(empty) if still_at(path, empty)? => {
                 if empty.metadata().map_err(failed)?.len() > 0 {
                     return Ok(Finished::Exists);
                 }
                 patiently(|| fs::rename(&temporary.0, path))
             }
-            _ => patiently(|| rename_to_free(&temporary.0, path)),
+            Replaced::Held(held) if still_at(path, held.file())? => patiently(|| fs::rename(&temporary.0, path)),
+            Replaced::Held(_) => {
+                let message = format!("the file was moved away meanwhile, path={}", path.display());
+                return Err(Error::new(ErrorKind::Io, message));
+            }
+            Replaced::Empty(_) | Replaced::Nothing => patiently(|| rename_to_free(&temporary.0, path)),
         };
         match named {
             Ok(()) => {}
             Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => return Ok(Finished::Exists),
             Err(cause) => return Err(failed(cause)),
         }
-        // From here on a failure removes the file under its own name: the caller hears that nothing was created.
+        let synced =
+            sync_folder(folder_of(path)).map_err(|cause| Error::io("sync the folder of the file", Some(path), cause));
+        if matches!(replaced, Replaced::Held(_)) {
+            temporary.keep();
+            let message = format!(
+                "the new file has its name, which may not survive a power loss, path={}",
+                path.display()
+            );
+            synced.map_err(|cause| cause.into_kind(ErrorKind::InDoubt, message))?;
+            return Ok(Finished::Created(disk));
+        }
+        // A failure removes the file under its own name: the caller hears that nothing was created.
         temporary.0 = path.to_owned();
-        sync_folder(folder_of(path)).map_err(|cause| Error::io("sync the folder of the file", Some(path), cause))?;
+        synced?;
         temporary.keep();
         Ok(Finished::Created(disk))
     }
@@ -179,6 +236,43 @@ fn empty_file(path: &Path, replace_empty: bool) -> Result<Option<File>> {
         .map_err(|cause| Error::io("read the length of the file", Some(path), cause))?
         .len();
     Ok((len == 0).then_some(file))
+}
+
+/// A rename moves one name only.
+#[cfg(unix)]
+fn check_one_name(path: &Path, found: &Metadata) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    match found.nlink() {
+        0 | 1 => Ok(()),
+        names => {
+            let message = format!(
+                "the file has other names, which would be left with the old one, names={names}, path={}",
+                path.display()
+            );
+            Err(Error::new(ErrorKind::Invalid, message))
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn check_one_name(_path: &Path, _found: &Metadata) -> Result<()> {
+    Ok(())
+}
+
+/// Gives a new file the owner of another. Whoever may not do that must not take the file away from its owner.
+#[cfg(unix)]
+fn keep_owner(file: &File, wanted: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let has = file.metadata()?;
+    if (has.uid(), has.gid()) == (wanted.uid(), wanted.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(wanted.uid()), Some(wanted.gid()))
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_file: &File, _wanted: &Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// A new locked file beside `target` that only its owner may read.
@@ -236,7 +330,10 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Calls again after a short pause while access is refused.
-fn patiently(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// The last one.
+pub fn patiently(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for time in RENAME_PAUSES {
         match call() {
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => pause(time),

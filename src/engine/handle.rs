@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::copy::Original;
 use super::look::Look;
 use super::{Change, Figures, Now, Settings, View, Writer, Writes, open};
 use crate::disk::Disk;
@@ -100,6 +101,23 @@ impl Engine {
         match &self.0 {
             Kind::Writes(writes) => writes.figures(),
             Kind::Looks(look) => look.figures(),
+        }
+    }
+
+    /// The newest state, to copy. Nobody waits for what is done with it.
+    pub(crate) fn original(&self) -> Result<Original> {
+        match &self.0 {
+            Kind::Writes(writes) => writes.original(),
+            Kind::Looks(look) => look.original(),
+        }
+    }
+
+    /// Identity of the store.
+    #[cfg(feature = "json")]
+    pub(crate) fn store_id(&self) -> [u8; 16] {
+        match &self.0 {
+            Kind::Writes(writes) => writes.core.superblock.store_id,
+            Kind::Looks(look) => look.store_id(),
         }
     }
 

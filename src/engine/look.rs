@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::base::{Applied, Base, HEADER_BYTES, Place};
+use super::copy::Original;
 use super::log::Half;
 use super::memory::Memory;
 use super::open::{Settings, base_begins, read, read_halves, read_superblock, split};
@@ -22,7 +23,7 @@ use super::recovery::{self, Run};
 use super::view::View;
 use super::watched::Watched;
 use super::{Change, Figures, Now, fit};
-use crate::clock::{Retention, Schedule};
+use crate::clock::{Retention, RetentionMark, Schedule};
 use crate::codec::superblock::Superblock;
 use crate::disk::Disk;
 use crate::disk::marks::Marks;
@@ -87,6 +88,21 @@ impl Look {
         fit(changes, self.superblock.log_half_bytes)
     }
 
+    pub(super) fn original(&self) -> Result<Original> {
+        let (view, kept) = self.newest(|seen| (seen.view.clone(), seen.end().time))?;
+        let time = self.retention(kept).mark();
+        Ok(Original::of_view(self.superblock, view, time))
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) fn store_id(&self) -> [u8; 16] {
+        self.superblock.store_id
+    }
+
+    fn retention(&self, kept: RetentionMark) -> Retention {
+        Retention::open(kept, self.settings.clock.sample(), self.settings.max_offline)
+    }
+
     fn newest<T>(&self, show: impl FnOnce(&Seen) -> T) -> Result<T> {
         let mut seen = self.seen.lock();
         let newest = match seen.take() {
@@ -103,13 +119,9 @@ impl Look {
     /// The readings of time that an open for writing would begin with.
     pub(super) fn now(&self) -> Now {
         let kept = self.seen.lock().as_ref().map(|seen| seen.end().time);
-        let sample = self.settings.clock.sample();
-        let retention_ns = kept.map_or(0, |kept| {
-            Retention::open(kept, sample, self.settings.max_offline).now_ns()
-        });
         Now {
-            retention_ns,
-            schedule_ns: self.schedule.now(sample),
+            retention_ns: kept.map_or(0, |kept| self.retention(kept).now_ns()),
+            schedule_ns: self.schedule.now(self.settings.clock.sample()),
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod base;
 mod checkpoint;
+mod copy;
 mod handle;
 mod log;
 mod look;
@@ -41,6 +42,7 @@ use log::{LogEnv, Mark, Position};
 use memory::Memory;
 use shared::{Frozen, Shared};
 
+pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub(crate) use handle::Engine;
 pub use log::Level;
 pub(crate) use memory::Bytes;
@@ -167,6 +169,13 @@ impl Writes {
     /// Most bytes that the log takes as one commit.
     fn commit_bytes_max(&self) -> u64 {
         limits::commit_bytes_max(self.core.superblock.log_half_bytes)
+    }
+
+    fn original(&self) -> Result<Original> {
+        let view = self.read()?;
+        // Taken behind the state: of nothing in it the time may be ahead of this one.
+        let (_, time) = self.core.now();
+        Ok(Original::of_view(self.core.superblock, view, time))
     }
 
     /// Makes everything that was answered survive power loss.

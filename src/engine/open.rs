@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::base::{Applied, Base};
 use super::log::{Half, Level, LogEnv, Mark, Position};
-use super::memory::Memory;
+use super::memory::{Bytes, Memory};
 use super::recovery::{self, Run};
 use super::shared::{Frozen, Shared};
 use super::view::View;
@@ -56,34 +56,39 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
         store_id: random()?,
         log_half_bytes: half_bytes,
     };
-    write(&**disk, 0, &superblock.encode())?;
-    // Written, not only reserved: an unwritten extent costs metadata at each append and can meet a full disk.
-    let zeros = vec![0; 64 << 10];
-    let base_at = base_begins(&superblock);
-    let mut at = SUPERBLOCK_BYTES as u64;
-    while at < base_at {
-        let len = (base_at - at).min(zeros.len() as u64) as usize;
-        write(&**disk, at, zeros.get(..len).unwrap_or_default())?;
-        at += len as u64;
-    }
     let sample = settings.clock.sample();
-    let life = u64::from_le_bytes(random()?);
     let applied = Applied {
         sequence: 0,
-        life,
+        life: draw_life()?,
         time: RetentionMark {
             now_ns: 0,
             highest_wall_ns: sample.wall_ns,
             last_wall_ns: sample.wall_ns,
         },
     };
-    let base = Base::create(
-        Arc::new(Watched::new(disk.clone())),
-        base_at,
-        settings.cache_bytes,
-        applied,
-    )?;
-    base.close()
+    lay_out(disk, &superblock, settings.cache_bytes, applied, std::iter::empty())
+}
+
+/// Writes a whole store with an empty log. Nothing of it is durable before the caller syncs the disk.
+pub(super) fn lay_out(
+    disk: &Arc<dyn Disk>,
+    superblock: &Superblock,
+    cache_bytes: usize,
+    applied: Applied,
+    entries: impl Iterator<Item = Result<(Bytes, Bytes)>>,
+) -> Result<()> {
+    write(&**disk, 0, &superblock.encode())?;
+    // Written, not only reserved: an unwritten extent costs metadata at each append and can meet a full disk.
+    let zeros = vec![0; 64 << 10];
+    let base_at = base_begins(superblock);
+    let mut at = SUPERBLOCK_BYTES as u64;
+    while at < base_at {
+        let len = (base_at - at).min(zeros.len() as u64) as usize;
+        write(&**disk, at, zeros.get(..len).unwrap_or_default())?;
+        at += len as u64;
+    }
+    let disk = Arc::new(Watched::new(disk.clone()));
+    Base::create(disk, base_at, cache_bytes, applied, entries)
 }
 
 /// Opens the store that the disk holds, if `judge` accepts its newest state, and if one commit could hold the changes that
@@ -103,7 +108,7 @@ pub(super) fn open(
     let base = Base::open(disk.clone(), base_begins(&superblock), settings.cache_bytes)?;
     let applied = base.snapshot()?.applied;
     let runs = recovery::follow(superblock.stamp(), &halves, applied)?;
-    let life = u64::from_le_bytes(random()?);
+    let life = draw_life()?;
 
     let end = runs.last().map_or(applied, |run| run.last);
     let sample = settings.clock.sample();
@@ -322,7 +327,11 @@ pub(super) fn base_begins(superblock: &Superblock) -> u64 {
     Half::B.begins(superblock.log_half_bytes) + superblock.log_half_bytes
 }
 
-fn random<const N: usize>() -> Result<[u8; N]> {
+pub(super) fn draw_life() -> Result<u64> {
+    random().map(u64::from_le_bytes)
+}
+
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut out = [0; N];
     getrandom::fill(&mut out).map_err(|cause| Error::with_source(ErrorKind::Io, "no randomness", cause.to_string()))?;
     Ok(out)

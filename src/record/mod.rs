@@ -230,7 +230,7 @@ pub(crate) fn delete(txn: &mut Txn, table: u32, key: Vec<u8>, codec: CodecId, co
         (DeleteVerdict::Apply, Some(raw)) => {
             let removed = removed_max(txn, table)?.max(raw.version.get());
             states::follow(txn, table, encoded_key(&key), raw.state.as_deref(), None)?;
-            txn.put(removed_key(table), removed.to_be_bytes().to_vec());
+            set_removed_max(txn, table, removed);
             txn.remove(key);
             Ok(Deleted::Applied(raw.version))
         }
@@ -266,8 +266,13 @@ pub(crate) fn check_value(value: &[u8]) -> Result<()> {
     ))
 }
 
+/// Says which version is the highest that was ever removed from a table, for one that comes from elsewhere.
+pub(crate) fn set_removed_max(txn: &mut Txn, table: u32, version: u64) {
+    txn.put(removed_key(table), version.to_be_bytes().to_vec());
+}
+
 /// The highest version ever removed from a table; 0 if none was.
-fn removed_max(txn: &Txn, table: u32) -> Result<u64> {
+pub(crate) fn removed_max(txn: &Txn, table: u32) -> Result<u64> {
     let Some(bytes) = txn.get(&removed_key(table))? else {
         return Ok(0);
     };

@@ -4,12 +4,15 @@
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
 mod batch;
+mod copies;
 mod inside;
 mod migrate;
 mod options;
 mod probe;
 mod read;
 mod states;
+#[cfg(feature = "json")]
+mod transfer;
 mod write;
 
 use std::path::Path;
@@ -32,6 +35,7 @@ use crate::table::transition::Transitioned;
 use crate::table::{Declared, Record, TableSpec};
 use crate::txn::Txn;
 
+pub use copies::{BackedUp, Compacted, Restored};
 use inside::Inside;
 pub use options::Options;
 #[cfg(feature = "test-util")]
@@ -64,6 +68,7 @@ struct Inner {
     catalog: Catalog,
     id: u64,
     verify_values: bool,
+    cache_bytes: usize,
     probed: Probed,
 }
 
@@ -108,7 +113,7 @@ impl Store {
         Options::new().open_read_only(path)
     }
 
-    fn with(engine: Engine, verify_values: bool, probed: Probed) -> Store {
+    fn with(engine: Engine, verify_values: bool, cache_bytes: usize, probed: Probed) -> Store {
         let catalog = Catalog::new();
         if engine.looks() {
             // Another process may migrate a table.
@@ -120,6 +125,7 @@ impl Store {
             catalog,
             id: inside::next_store(),
             verify_values,
+            cache_bytes,
             probed,
         };
         Store { inner: Arc::new(inner) }

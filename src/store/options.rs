@@ -32,8 +32,8 @@ const SYNC_INTERVAL_DEFAULT: Duration = Duration::from_millis(200);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Options {
-    settings: Settings,
-    wait: Duration,
+    pub(super) settings: Settings,
+    pub(super) wait: Duration,
     verify_values: bool,
     declared: Vec<Result<Declared>>,
     probed: Probed,
@@ -270,7 +270,7 @@ impl Options {
     fn start(self, disk: Arc<dyn Disk>) -> Result<Store> {
         let declared = self.declared()?;
         let engine = Engine::open(disk, &self.settings, |view| catalog::additions(view, &declared))?;
-        let store = Store::with(engine, self.verify_values, self.probed);
+        let store = Store::with(engine, self.verify_values, self.settings.cache_bytes, self.probed);
         store.declare(&declared)?;
         Ok(store)
     }
@@ -283,7 +283,12 @@ impl Options {
         let engine = Engine::look(disk, &self.settings, |view| {
             catalog::additions(view, &declared).map(drop)
         })?;
-        Ok(Store::with(engine, self.verify_values, self.probed))
+        Ok(Store::with(
+            engine,
+            self.verify_values,
+            self.settings.cache_bytes,
+            self.probed,
+        ))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "json")]
+use super::Declared;
 use super::DynTable;
 use crate::codec::{Bincode, Codec, CodecId, KeyKind};
 use crate::engine::{Bytes, Space};
@@ -83,6 +85,24 @@ impl TableInfo {
     pub(crate) fn named_state<'s>(&self, state: Option<&'s str>) -> Result<&'s str> {
         let known = state.filter(|state| self.machine().is_some_and(|machine| machine.has_state(state)));
         known.ok_or_else(|| no_such_state(&self.name, state))
+    }
+
+    /// A description that agrees with it in everything.
+    #[cfg(feature = "json")]
+    pub(crate) fn declared(&self) -> Declared {
+        let Shape {
+            key,
+            codec,
+            schema,
+            machine,
+        } = self.shape.clone();
+        Declared {
+            name: self.name.clone(),
+            key,
+            codec,
+            schema: Some(schema),
+            machine: Some(machine),
+        }
     }
 
     /// A description with which its records can be read and written by bytes.

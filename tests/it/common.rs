@@ -1,6 +1,8 @@
 //! What the trials share: stores of every sort, a watchdog, threads that start together, and short words for answers.
 
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -29,6 +31,23 @@ pub fn shared(disk: &SimDisk) -> Arc<SimDisk> {
 /// A folder of the test's own, gone with the value.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
+}
+
+/// What is in a folder, hidden files too, in order.
+pub fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("the folder").map(|entry| {
+        let entry = entry.expect("an entry");
+        entry.file_name().into_string().expect("a name")
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// The identity of the store in a file.
+pub fn identity_in(path: &Path) -> [u8; 16] {
+    let bytes = fs::read(path).expect("the file");
+    bytes[20..36].try_into().expect("16 bytes")
 }
 
 /// The kind of the error that a call must have answered.

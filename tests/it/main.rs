@@ -1,6 +1,7 @@
 //! Features through the public API, in one binary.
 #![cfg(all(feature = "test-util", feature = "json", not(loom)))]
 
+mod backup;
 mod bad_files;
 mod bad_input;
 mod batch;
@@ -11,12 +12,15 @@ mod clocks;
 mod closing;
 mod codec;
 mod common;
+mod compact;
 mod conditions;
 mod consume;
+mod copies_kill;
 mod crash;
 mod demo;
 mod disk;
 mod faults;
+mod furnished;
 mod fuzzed;
 mod guide;
 mod healing;
@@ -37,9 +41,11 @@ mod reports_id;
 mod reports_kv;
 mod reports_sm;
 mod reports_tx;
+mod restore;
 mod schema;
 mod states;
 mod sweep;
 mod techniques;
 mod tidy;
+mod transfer;
 mod values;

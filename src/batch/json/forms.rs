@@ -41,7 +41,7 @@ pub(super) struct Described(pub(super) BTreeMap<String, Object<TableText>>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TableText {
+pub(crate) struct TableText {
     pub(super) key: String,
     pub(super) codec: String,
     pub(super) schema: Option<u32>,
@@ -52,7 +52,7 @@ pub(super) struct TableText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MachineText {
+pub(crate) struct MachineText {
     pub(super) name: String,
     pub(super) states: Vec<String>,
     pub(super) initial: String,
@@ -110,7 +110,7 @@ struct VersionText {
 }
 
 /// A key as a number, or in the text form of its kind.
-pub(super) enum KeyText {
+pub(crate) enum KeyText {
     U64(u64),
     I64(i64),
     Text(String),
@@ -123,7 +123,7 @@ pub(super) struct BytesText {
 }
 
 /// What is read from an object only.
-pub(super) struct Object<T>(pub(super) T);
+pub(crate) struct Object<T>(pub(crate) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for ConditionText {
 }
 
 /// A field that is there, also if it is null: a null that somebody's program left there must not turn into "no condition".
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

@@ -7,6 +7,12 @@ mod forms;
 mod read;
 mod write;
 
+pub(crate) use forms::{KeyText, Object, TableText, given};
+pub(crate) use read::encode_value;
+pub(crate) use write::{
+    KeyText as KeyWritten, TableText as TableWritten, ValueText as ValueWritten, key_text, table_text, value_text,
+};
+
 use super::Batch;
 use crate::error::Result;
 use crate::table::TableInfo;
@@ -60,7 +66,7 @@ impl Batch {
 const QUOTED_MAX: usize = 200;
 
 /// The beginning and the end of a text that may be long.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let count = text.chars().count();
     if count <= QUOTED_MAX {
         return text.to_owned();

@@ -109,7 +109,7 @@ impl Known<'_> {
 }
 
 impl TableText {
-    fn declared(&self, name: &str) -> Result<Declared> {
+    pub(crate) fn declared(&self, name: &str) -> Result<Declared> {
         let mut declared = Declared::open(name, self.key.parse()?, self.codec.parse()?);
         declared.schema = self.schema;
         if let Some(machine) = &self.machine {
@@ -215,7 +215,7 @@ fn state(name: Option<&str>) -> Result<String> {
 }
 
 /// A value as its table keeps it. Values that are not JSON are bytes, which nothing checks.
-fn encode_value(value: &RawValue, codec: CodecId) -> Result<Vec<u8>> {
+pub(crate) fn encode_value(value: &RawValue, codec: CodecId) -> Result<Vec<u8>> {
     if codec == CodecId::Json {
         return Json::compact(value.get().as_bytes());
     }
@@ -228,7 +228,7 @@ fn encode_value(value: &RawValue, codec: CodecId) -> Result<Vec<u8>> {
 }
 
 impl KeyText {
-    fn key(&self, kind: &KeyKind) -> Result<DynKey> {
+    pub(crate) fn key(&self, kind: &KeyKind) -> Result<DynKey> {
         let number = match self {
             KeyText::Text(text) => return DynKey::parse(kind, text),
             KeyText::U64(number) => number.to_string(),

@@ -34,7 +34,7 @@ struct OnceText<'a> {
 }
 
 #[derive(Serialize)]
-struct TableText<'a> {
+pub(crate) struct TableText<'a> {
     key: String,
     codec: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ struct TableText<'a> {
 }
 
 #[derive(Serialize)]
-struct MachineText<'a> {
+pub(crate) struct MachineText<'a> {
     name: &'a str,
     states: &'a [String],
     initial: &'a str,
@@ -71,7 +71,7 @@ struct OperationText<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum KeyText {
+pub(crate) enum KeyText {
     U64(u64),
     I64(i64),
     Text(String),
@@ -88,7 +88,7 @@ enum ConditionText {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum ValueText<'a> {
+pub(crate) enum ValueText<'a> {
     Json(&'a RawValue),
     Bytes { base64: String },
 }
@@ -139,7 +139,7 @@ fn once_text(key: &OnceKey) -> Result<OnceText<'_>> {
     })
 }
 
-fn table_text(declared: &Declared) -> TableText<'_> {
+pub(crate) fn table_text(declared: &Declared) -> TableText<'_> {
     let machine = declared.machine.as_ref();
     TableText {
         key: declared.key.to_string(),
@@ -200,7 +200,7 @@ fn operation_text(operation: &Operation) -> Result<OperationText<'_>> {
     Ok(text)
 }
 
-fn key_text(kind: &KeyKind, encoded: &[u8]) -> Result<KeyText> {
+pub(crate) fn key_text(kind: &KeyKind, encoded: &[u8]) -> Result<KeyText> {
     Ok(match DynKey::decode(kind, encoded)? {
         DynKey::U64(number) => KeyText::U64(number),
         DynKey::I64(number) => KeyText::I64(number),
@@ -217,7 +217,7 @@ fn condition_text(condition: Condition) -> ConditionText {
     }
 }
 
-fn value_text(codec: CodecId, value: &[u8]) -> Result<ValueText<'_>> {
+pub(crate) fn value_text(codec: CodecId, value: &[u8]) -> Result<ValueText<'_>> {
     if codec != CodecId::Json {
         return Ok(ValueText::Bytes {
             base64: BASE64.encode(value),

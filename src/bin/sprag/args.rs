@@ -105,6 +105,33 @@ pub enum Command {
         /// The store.
         file: PathBuf,
     },
+    /// Copy a store as it is now into a new file.
+    #[command(after_help = help::BACKUP, after_long_help = help::BACKUP)]
+    Backup {
+        /// The store.
+        file: PathBuf,
+
+        /// The file to make; it must not exist.
+        to: PathBuf,
+    },
+    /// Make a store from a backup, or from any store that nobody has open.
+    #[command(after_help = help::RESTORE, after_long_help = help::RESTORE)]
+    Restore(RestoreArgs),
+    /// Make the file of a store that nobody has open as short as what lives in it needs.
+    #[command(after_help = help::COMPACT, after_long_help = help::COMPACT)]
+    Compact {
+        /// The store.
+        file: PathBuf,
+    },
+    /// Print everything that a store holds as lines of JSON.
+    #[command(after_help = help::EXPORT, after_long_help = help::EXPORT)]
+    Export {
+        /// The store.
+        file: PathBuf,
+    },
+    /// Take in what export printed, into an empty store. A repeat goes on where it stopped.
+    #[command(after_help = help::IMPORT, after_long_help = help::IMPORT)]
+    Import(ImportArgs),
     /// The clock that remembered keys end by.
     #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
@@ -329,6 +356,29 @@ pub struct ApplyArgs {
     /// Say what would be answered now, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// The backup. It is checked in full first, and not changed.
+    pub from: PathBuf,
+
+    /// The store to make; it must not exist.
+    pub to: PathBuf,
+
+    /// If there is a store at TO already, also a damaged one, take its place. Nobody may have it open.
+    #[arg(long)]
+    pub replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The store: an empty one, as init makes it, or one in which the same import was stopped.
+    pub file: PathBuf,
+
+    /// What export printed: a file, or - for stdin.
+    #[arg(default_value = "-")]
+    pub lines: PathBuf,
 }
 
 impl PutArgs {

@@ -26,7 +26,7 @@ stdout that is closed from the start (>&-) counts as /dev/null: the answer is lo
 
 In texts, control characters of names, keys and paths are shown escaped (\\n, \\u{1b}); a value is printed as it is stored.
 Where a line is a record, newlines and tabs between the parts of a value are spaces.
-Only init and demo create a file.";
+Only init, demo, backup and restore create a file.";
 
 const JSON: &str = "\
 With --json, one object on one line of stdout:
@@ -47,6 +47,12 @@ With --json, one object on one line of stdout:
   sweep        {\"outcome\":\"applied\",\"keys\":..}
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
                \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..]}
+  backup       {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
+  restore      {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
+  compact      {\"outcome\":\"compacted\" or \"unchanged\",\"bytes_before\":..,\"bytes_after\":..}
+  export       with and without --json, lines of JSON (see help export)
+  import       {\"outcome\":\"imported\", \"completed\" or \"already imported\",\"tables\":..,\"records\":..,
+               \"remembered_keys\":..}
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
   completions  {\"shell\":..,\"script\":..}
   man          {\"command\":..,\"page\":..}
@@ -177,6 +183,92 @@ Exit codes:
   5  another process has the file open
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: some keys may have been freed
+  8  the outcome is not known; call again";
+
+pub const BACKUP: &str = "\
+On stdout: backed up file=.. sequence=.. bytes=.., with --json
+  {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
+where sequence is the last commit that is inside, and bytes the length of the new file.
+
+The backup is the state of one moment. It gets its name only when it is whole, checked and synced. A kill may leave an unfinished
+file beside it, with a name that begins with a dot and has .new- in it; remove it.
+
+Exit codes:
+  0  backed up
+  2  usage, or TO exists
+  4  there is no such file, or no such folder
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: no backup was made";
+
+pub const RESTORE: &str = "\
+On stdout: restored file=.. sequence=.. bytes=.., with --json
+  {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
+
+FROM is checked in full before anything is made, and what is at TO stays until the new file is whole, checked and synced.
+
+The new store has an identity of its own. What was done after the backup is forgotten: a delivery that was answered after it can run
+again, and a version that was given after it is given again. Compare with the other side before you let workers in.
+
+Exit codes:
+  0  restored
+  2  usage, or TO exists; with --replace, TO has a second name
+  4  there is no such file, or no such folder
+  5  another process has FROM open, or with --replace TO
+  6  FROM is not a store, of a newer format, or corrupt; with --replace, TO is not a store or of a newer format
+  7  no room, an I/O error, or read-only: nothing was restored
+  8  restored over another store, which a power loss may bring back; call again";
+
+pub const COMPACT: &str = "\
+On stdout: compacted bytes_before=.. bytes_after=.., or unchanged .. if the file would not become shorter. With --json:
+  {\"outcome\":..,\"bytes_before\":..,\"bytes_after\":..}
+
+Needs room for the new file beside the old one. A kill leaves the old file or the new one, each whole, and perhaps an unfinished
+one beside it, with a name that begins with a dot and has .new- in it; remove it.
+
+Exit codes:
+  0  compacted or unchanged
+  2  usage, or the file has a second name (a hard link), which would be left with the old content
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, or corrupt
+  7  no room, an I/O error, or read-only: the file is as it was
+  8  compacted, but a power loss may bring the old file back, which holds the same";
+
+pub const EXPORT: &str = "\
+On stdout, with and without --json, lines of one object each; docs/FORMAT.md describes them all:
+  {\"line\":\"sprag export\",\"form\":1,..}                       the first
+  {\"line\":\"table\",\"name\":..,\"shape\":{..},..}              a table
+  {\"line\":\"record\",\"table\":..,\"key\":..,\"version\":..,..}  a record
+  {\"line\":\"remembered_key\",\"scope\":..,\"key\":..,..}        a remembered key that is not over
+  {\"line\":\"end\",\"lines\":..,\"digest\":..}                  the last; without it, the export is cut off
+
+It is the state of one moment. If something cannot be read, the error names it and there is no last line.
+
+Exit codes:
+  0  printed
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format, corrupt, or a table is being migrated
+  7  an I/O error, also of stdout; or read-only";
+
+pub const IMPORT: &str = "\
+On stdout: imported tables=.. records=.. remembered_keys=.., or completed .. if an earlier call had been stopped, or already
+imported .. if there was nothing left to do. With --json:
+  {\"outcome\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..}
+
+FILE must exist and be empty: sprag init FILE. Versions and states are those of the source; a remembered key is kept from now on
+for the time that it had left. If it is stopped, or fails, call it again with the same lines. What was taken in stays; until the end
+the store holds a part. An error of a line names it, counted from 1.
+
+Exit codes:
+  0  imported, completed or already imported
+  2  usage, the store is not empty, the input is no export, cut off or changed, or something is too large
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, a newer format (of FILE, or of the lines), corrupt
+  7  no room, an I/O error, or read-only: call again
   8  the outcome is not known; call again";
 
 pub const COMPLETIONS: &str = "\

@@ -6,6 +6,7 @@
 mod answer;
 mod apply;
 mod args;
+mod copies;
 mod demo;
 mod failure;
 mod file;
@@ -17,6 +18,7 @@ mod manual;
 mod progress;
 mod records;
 mod scan;
+mod transfer;
 mod value;
 
 use std::process::ExitCode;
@@ -61,6 +63,11 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Forget { file, name } => keys::forget(&open(file)?, name, json),
         Command::Sweep { file } => keys::sweep(&open(file)?, json),
         Command::Stats { file } => file::stats(&look(file)?, file, json),
+        Command::Backup { file, to } => copies::backup(&look(file)?, to, json),
+        Command::Restore(args) => copies::restore(args, cli.wait, json),
+        Command::Compact { file } => copies::compact(file, cli.wait, json),
+        Command::Export { file } => transfer::export(&look(file)?),
+        Command::Import(args) => transfer::import(args, cli.wait, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::Completions { shell } => manual::completions(*shell, json),
         Command::Man { command } => manual::page(command, json),

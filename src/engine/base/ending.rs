@@ -2,7 +2,8 @@
 
 use redb::ReadableTable;
 
-use super::{Writable, from_redb};
+use super::from_redb;
+use super::tables::Writable;
 use crate::error::Result;
 
 /// Most entries that one transaction drops because they are over, so that it stays short.
@@ -35,7 +36,7 @@ fn end_row(value: &[u8], key: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// What one transaction dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Dropped {
     pub(super) entries: u64,
     /// Rows of the index: those of the entries, and any that spoke for none.

@@ -8,15 +8,17 @@
 //! the same region.
 
 mod ending;
+mod fill;
 mod outside;
 mod region;
 mod spent;
+mod tables;
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition, WriteTransaction};
+use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction};
 
 use super::memory::{Bytes, Memory};
 use super::space::Space;
@@ -26,11 +28,12 @@ use crate::clock::RetentionMark;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
-use ending::{Dropped, change_ending, drop_ended};
+use ending::{Dropped, drop_ended};
 use outside::Outside;
 pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
 use spent::{Spent, caught};
+use tables::Tables;
 
 type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -136,14 +139,6 @@ impl Drop for Opened {
 }
 
 impl Base {
-    /// Makes an empty base behind `offset` of a file under construction.
-    pub(crate) fn create(disk: Arc<Watched>, offset: u64, cache_bytes: usize, applied: Applied) -> Result<Base> {
-        let region = Arc::new(Region::armed(disk.clone(), offset));
-        let database = open_redb(&region, cache_bytes, true)?;
-        caught(|| Base::apply_to(&database, &Memory::new(), applied))?;
-        Ok(Base::with(disk, offset, cache_bytes, database, region))
-    }
-
     /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
     pub(crate) fn open(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Base> {
         let region = Arc::new(Region::overlaid(disk.clone(), offset));
@@ -266,30 +261,12 @@ impl Base {
     fn apply_to(database: &Database, memory: &Memory, applied: Applied) -> Result<Dropped> {
         let writing = Base::begin(database)?;
         let dropped = {
-            let mut meta = writing.open_table(META).map_err(from_redb)?;
-            let mut records = writing.open_table(RECORDS).map_err(from_redb)?;
-            let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
-            let mut states = writing.open_table(STATES).map_err(from_redb)?;
-            let mut ends = writing.open_table(ENDS).map_err(from_redb)?;
+            let mut tables = Tables::open(&writing)?;
             for (key, value) in memory.iter() {
-                match Space::split(key) {
-                    Some((Space::Meta, key)) => change(&mut meta, key, value.as_deref())?,
-                    Some((Space::Records, key)) => change(&mut records, key, value.as_deref())?,
-                    Some((Space::States, key)) => change(&mut states, key, value.as_deref())?,
-                    Some((Space::Ending, key)) => change_ending(&mut ending, &mut ends, key, value.as_deref())?,
-                    None => {
-                        return Err(Error::new(
-                            ErrorKind::Corrupt,
-                            "a key of an unknown space is in the log",
-                        ));
-                    }
-                }
+                tables.change(key, value.as_deref())?;
             }
-            let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
-            engine
-                .insert(APPLIED_KEY, applied.encode().as_slice())
-                .map_err(from_redb)?;
-            drop_ended(&mut ending, &mut ends, applied.time.now_ns)?
+            tables.note(applied)?;
+            tables.drop_ended(applied.time.now_ns)?
         };
         writing.commit().map_err(from_redb)?;
         Ok(dropped)
@@ -404,16 +381,6 @@ impl BaseSnapshot {
             Space::States => &self.states,
         }
     }
-}
-
-type Writable<'t> = Table<'t, &'static [u8], &'static [u8]>;
-
-fn change(table: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-    match value {
-        Some(value) => table.insert(key, value).map_err(from_redb)?,
-        None => table.remove(key).map_err(from_redb)?,
-    };
-    Ok(())
 }
 
 impl Applied {

@@ -11,13 +11,14 @@ use sprag::{Error, Json, Keep, OnceKey, Stateless, Store, Table};
 use super::{Place, Seen};
 
 /// Every command that only reads a store that exists.
-pub(super) const READING: [&[&str]; 6] = [
+pub(super) const READING: [&[&str]; 7] = [
     &["get", "FILE", "users", "ada"],
     &["scan", "FILE", "users"],
     &["tables", "FILE"],
     &["machine", "FILE", "orders"],
     &["keys", "FILE"],
     &["stats", "FILE"],
+    &["export", "FILE"],
 ];
 
 /// Every command that changes a store that exists, with what it says on the store of [`furnished`].
@@ -41,9 +42,18 @@ pub(super) const WRITING: [(&[&str], &str); 7] = [
     (&["clock", "reset", "FILE"], "applied highest_wall="),
 ];
 
+/// Every command that copies a store that exists. Where it could be copied to, there is nothing.
+const COPYING: [&[&str]; 5] = [
+    &["backup", "FILE", "/nonexistent/copy.sprag"],
+    &["restore", "FILE", "/nonexistent/copy.sprag"],
+    &["restore", "--replace", "FILE", "/nonexistent/copy.sprag"],
+    &["compact", "FILE"],
+    &["import", "FILE"],
+];
+
 /// Every command that needs a store that exists.
 fn commands() -> impl Iterator<Item = &'static [&'static str]> {
-    READING.into_iter().chain(WRITING.map(|(args, _)| args))
+    READING.into_iter().chain(WRITING.map(|(args, _)| args)).chain(COPYING)
 }
 
 sprag::machine! {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::Place;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 22] = [
     "demo",
     "init",
     "get",
@@ -19,6 +19,11 @@ const COMMANDS: [&str; 17] = [
     "forget",
     "sweep",
     "stats",
+    "backup",
+    "restore",
+    "compact",
+    "export",
+    "import",
     "clock",
     "completions",
     "man",

@@ -1,0 +1,157 @@
+//! A store as lines: the header, the tables in the order of their numbers, their records, the remembered keys, the end.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::lines::{Header, Written, base64, hex};
+use super::position::is_position;
+use super::{Exported, FORM};
+use crate::batch::json::{key_text, table_text, value_text};
+use crate::codec::{CodecId, DynKey};
+use crate::dedupe;
+use crate::engine::{Bytes, Span};
+use crate::error::{Error, ErrorKind, Result};
+use crate::record::{self, Raw};
+use crate::table::{TableInfo, catalog, in_record};
+use crate::txn::Txn;
+
+/// Writes one state of a store.
+///
+/// # Errors
+/// `Schema` if a table is being migrated; `Corrupt` or `Decode` if something cannot be read, which is named; `Io` and `Full` as
+/// `out` reports them. What was written by then has no last line.
+pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn Write) -> Result<Exported> {
+    let mut tables = catalog::list(txn)?;
+    tables.sort_by_key(|info| info.id);
+    if let Some(info) = tables.iter().find(|info| info.migrating_to().is_some()) {
+        let message = format!(
+            "a table is being migrated: migrate it to the end first, table={}",
+            info.name()
+        );
+        return Err(Error::new(ErrorKind::Schema, message));
+    }
+    let exported = count(txn, &tables)?;
+    let mut lines = Lines {
+        out,
+        count: 0,
+        digest: blake3::Hasher::new(),
+    };
+    lines.push(&Header {
+        line: Header::WORD.to_owned(),
+        form: FORM,
+        store: hex(store_id),
+        sequence,
+        tables: exported.tables,
+        records: exported.records,
+        remembered_keys: exported.remembered_keys,
+    })?;
+    for info in &tables {
+        let declared = info.declared();
+        lines.push(&Written::Table {
+            name: info.name(),
+            shape: table_text(&declared),
+            highest_removed: record::removed_max(txn, info.id)?,
+        })?;
+    }
+    for info in &tables {
+        for item in txn.scan(&of_table(info))? {
+            lines.record(info, &item?)?;
+        }
+    }
+    for entry in dedupe::list(txn, None)? {
+        let entry = entry?;
+        if !is_position(&entry) {
+            lines.remembered(&entry)?;
+        }
+    }
+    lines.end()?;
+    Ok(exported)
+}
+
+fn of_table(info: &TableInfo) -> Span {
+    Span::prefix(&record::key_prefix(info.id, 0))
+}
+
+fn count(txn: &Txn, tables: &[TableInfo]) -> Result<Exported> {
+    let mut records = 0;
+    for info in tables {
+        for item in txn.scan(&of_table(info))? {
+            item?;
+            records += 1;
+        }
+    }
+    let mut remembered_keys = 0;
+    for entry in dedupe::list(txn, None)? {
+        remembered_keys += u64::from(!is_position(&entry?));
+    }
+    Ok(Exported {
+        tables: tables.len() as u64,
+        records,
+        remembered_keys,
+    })
+}
+
+/// Where lines go, and what the last one says of them.
+struct Lines<'a> {
+    out: &'a mut dyn Write,
+    count: u64,
+    digest: blake3::Hasher,
+}
+
+impl Lines<'_> {
+    fn push(&mut self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_vec(line)
+            .map_err(|cause| Error::with_source(ErrorKind::Invalid, "a line has no form as JSON", cause))?;
+        text.push(b'\n');
+        self.digest.update(&text);
+        self.count += 1;
+        self.out.write_all(&text).map_err(unwritten)
+    }
+
+    fn record(&mut self, info: &TableInfo, (key, bytes): &(Bytes, Bytes)) -> Result<()> {
+        let encoded = record::encoded_key(key);
+        let named = |cause| in_record(info, encoded, cause);
+        let raw = Raw::decode(key, bytes).map_err(named)?;
+        let value = match value_text(info.codec(), &raw.value) {
+            Ok(value) => Some(value),
+            // JSON that is not as a table of JSON values writes it would come back as other bytes.
+            Err(_) if info.codec() == CodecId::Json => None,
+            Err(cause) => return Err(named(cause)),
+        };
+        self.push(&Written::Record {
+            table: info.name(),
+            key: key_text(info.key_kind(), encoded).map_err(named)?,
+            version: raw.version.get(),
+            state: raw.state.as_deref(),
+            raw: value.is_none().then(|| base64(&raw.value)),
+            value,
+        })
+    }
+
+    fn remembered(&mut self, entry: &dedupe::RememberedKey) -> Result<()> {
+        let remembered = &entry.remembered;
+        let left = remembered.left();
+        self.push(&Written::RememberedKey {
+            scope: &entry.scope,
+            key: DynKey::Bytes(entry.key.clone()).to_string(),
+            first_ns: remembered.first_ns(),
+            left_ns: left.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)),
+            fingerprint: remembered.fingerprint().map(hex),
+            result: base64(remembered.result_bytes()),
+        })
+    }
+
+    fn end(mut self) -> Result<()> {
+        let end = Written::End {
+            lines: self.count,
+            digest: self.digest.finalize().to_string(),
+        };
+        self.push(&end)?;
+        self.out.flush().map_err(unwritten)
+    }
+}
+
+fn unwritten(cause: io::Error) -> Error {
+    Error::io("write the export", None, cause)
+}
