@@ -23,6 +23,8 @@ pub const SCOPE_BYTES_MAX: usize = 64;
 pub const KEEP_TEXT_DAYS_MAX: u64 = 36_525;
 /// Longest remembered key in bytes.
 pub const ONCE_KEY_BYTES_MAX: usize = 255;
+/// Most findings that a check keeps; it counts the others.
+pub const FINDINGS_MAX: usize = 1000;
 
 /// Smallest log half in bytes.
 pub const LOG_HALF_BYTES_MIN: u64 = 16 << 10;

@@ -19,6 +19,7 @@ mod recovery;
 mod shared;
 mod space;
 mod sweep;
+pub(crate) mod verify;
 mod view;
 mod watched;
 
@@ -169,6 +170,13 @@ impl Engine {
     pub(crate) fn sync(&self) -> Result<()> {
         self.core.alive()?;
         self.core.group.env().sync()
+    }
+
+    /// Length of the file.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        self.core.alive()?;
+        let len = self.core.base.file_len();
+        len.map_err(|cause| Error::io("ask for the length of the file", None, cause))
     }
 
     pub(crate) fn figures(&self) -> Result<Figures> {

@@ -244,7 +244,7 @@ fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {
     Ok(superblock)
 }
 
-fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Vec<u8>)>> {
+pub(super) fn read_halves(disk: &dyn Disk, superblock: &Superblock) -> Result<Vec<(Half, Vec<u8>)>> {
     let half_bytes = superblock.log_half_bytes;
     let load = |half: Half| {
         let mut bytes = vec![0; half_bytes as usize];
@@ -316,7 +316,7 @@ fn bytes_of(halves: &[(Half, Vec<u8>)], half: Half) -> &[u8] {
 }
 
 /// Where the base's region begins: behind the superblock and both halves.
-fn base_begins(superblock: &Superblock) -> u64 {
+pub(super) fn base_begins(superblock: &Superblock) -> u64 {
     Half::B.begins(superblock.log_half_bytes) + superblock.log_half_bytes
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::probe::Probed;
+use crate::check::{self, CheckProgress, Checked};
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::disk::create::{self, Creation, Finished};
@@ -198,6 +199,31 @@ impl Options {
     /// `Invalid` for a log half out of range; `Schema` for declared tables that disagree.
     pub fn in_memory(self) -> Result<Store> {
         self.create_on(Arc::new(RamDisk::new()))
+    }
+
+    /// Looks for broken rules in a file, and tells how far it is. Reads only; works also on a file that an open refuses as
+    /// `Corrupt`, and reads every page of it at least once.
+    ///
+    /// # Outcomes
+    /// [`Checked::findings`] has what is broken: damage is never an error of this call, and never a panic. What was written
+    /// last and is torn is no damage: recovery drops it.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Busy`, `ReadOnly`, `Io`: it could not look. No byte
+    /// of the file was changed.
+    pub fn check(self, path: impl AsRef<Path>, progress: impl FnMut(&CheckProgress)) -> Result<Checked> {
+        let path = path.as_ref();
+        let disk = FileDisk::open(path, self.wait)?;
+        self.check_on(Arc::new(disk), progress).map_err(|cause| {
+            let message = format!("cannot check the store, path={}", path.display());
+            cause.within(message)
+        })
+    }
+
+    /// Checks the store on a disk.
+    #[doc(hidden)]
+    pub fn check_on(self, disk: Arc<dyn Disk>, progress: impl FnMut(&CheckProgress)) -> Result<Checked> {
+        check::file(disk, self.settings.cache_bytes, progress)
     }
 
     /// Makes a new store on a disk.

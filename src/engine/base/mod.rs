@@ -8,8 +8,10 @@
 //! the same region.
 
 mod ending;
+mod pages;
 mod region;
 mod spent;
+pub(super) mod verify;
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use super::space::Space;
 use super::view::{Layer, Span};
 use super::watched::Watched;
 use crate::clock::RetentionMark;
+use crate::disk::Disk as _;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use ending::{Dropped, change_ending, drop_ended};
@@ -74,6 +77,7 @@ pub(crate) struct BaseSnapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
     ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
     states: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    ends: ReadOnlyTable<&'static [u8], &'static [u8]>,
     spent: Spent,
     pub(crate) applied: Applied,
 }
@@ -120,7 +124,11 @@ impl Base {
     }
 
     /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
+    ///
+    /// # Errors
+    /// `Corrupt` if a page is damaged that redb would trust before anybody reads a record, and what redb answers.
     pub(crate) fn open(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Base> {
+        verify::bookkeeping(&*disk, offset)?;
         let region = Arc::new(Region::overlaid(disk.clone(), offset));
         let database = open_redb(&region, cache_bytes, false)?;
         Ok(Base::with(disk, offset, cache_bytes, database, region))
@@ -168,7 +176,7 @@ impl Base {
         open.snapshot()
     }
 
-    fn snapshot_of(database: &Database, spent: Spent) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot_of(database: &impl ReadableDatabase, spent: Spent) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -181,6 +189,7 @@ impl Base {
             records: table(RECORDS)?,
             ending: table(ENDING)?,
             states: table(STATES)?,
+            ends: table(ENDS)?,
             spent,
             applied,
         };
@@ -197,6 +206,11 @@ impl Base {
     pub(crate) fn drop_ended(&self, now_ns: u64) -> Result<bool> {
         let dropped = self.write(|database| Base::drop_from(database, now_ns))?;
         Ok(dropped.may_be_more())
+    }
+
+    /// Length of the file that the base is the end of.
+    pub(crate) fn file_len(&self) -> std::io::Result<u64> {
+        self.disk.len()
     }
 
     /// How many entries were dropped since the open because they are over.
