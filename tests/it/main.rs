@@ -4,6 +4,7 @@
 mod bad_files;
 mod bad_input;
 mod batch;
+mod check;
 mod cli;
 mod clock;
 mod clock_histories;
@@ -14,6 +15,7 @@ mod common;
 mod conditions;
 mod consume;
 mod crash;
+mod damage;
 mod demo;
 mod disk;
 mod guide;

@@ -6,6 +6,7 @@
 mod answer;
 mod apply;
 mod args;
+mod check;
 mod demo;
 mod failure;
 mod file;
@@ -60,6 +61,7 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Forget { file, name } => keys::forget(&open(file)?, name, json),
         Command::Sweep { file } => keys::sweep(&open(file)?, json),
         Command::Stats { file } => file::stats(&open(file)?, file, json),
+        Command::Check { file } => check::check(file, cli.wait, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&open(file)?, json),
         Command::Completions { shell } => manual::completions(*shell, json),
         Command::Man { command } => manual::page(command, json),

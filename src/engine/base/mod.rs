@@ -13,9 +13,10 @@ mod region;
 mod spent;
 pub(super) mod verify;
 
+use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicU64};
 
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition, WriteTransaction};
 
@@ -128,8 +129,8 @@ impl Base {
     /// # Errors
     /// `Corrupt` if a page is damaged that redb would trust before anybody reads a record, and what redb answers.
     pub(crate) fn open(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Base> {
-        verify::bookkeeping(&*disk, offset)?;
-        let region = Arc::new(Region::overlaid(disk.clone(), offset));
+        let expected = verify::bookkeeping(&*disk, offset)?;
+        let region = Arc::new(Region::overlaid(disk.clone(), offset, expected));
         let database = open_redb(&region, cache_bytes, false)?;
         Ok(Base::with(disk, offset, cache_bytes, database, region))
     }
@@ -215,7 +216,7 @@ impl Base {
 
     /// How many entries were dropped since the open because they are over.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped.load(atomic::Ordering::Relaxed)
     }
 
     /// Runs one transaction and counts what it dropped.
@@ -227,7 +228,7 @@ impl Base {
             .map_err(|cause| Error::io("write to the base", None, cause))?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let dropped = caught(|| transaction(database))?;
-        self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+        self.dropped.fetch_add(dropped.entries, atomic::Ordering::Relaxed);
         Ok(dropped)
     }
 
@@ -301,7 +302,8 @@ impl Base {
         std::mem::take(&mut open.spent).set();
         open.region.retire();
         open.discard();
-        open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
+        let expected = verify::bookkeeping(&*self.disk, self.offset)?;
+        open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset, expected));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
         Ok(())
     }
@@ -352,6 +354,7 @@ impl BaseSnapshot {
         let spent = self.spent.clone();
         let mut range = spent.reading(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
         let reverse = span.reverse;
+        let mut before: Option<Bytes> = None;
         let next = move || {
             let step = || {
                 let item = if reverse { range.next_back() } else { range.next() };
@@ -359,7 +362,17 @@ impl BaseSnapshot {
                 let (key, value) = item.map_err(from_redb)?;
                 let mut whole = space.key(key.value().len());
                 whole.extend_from_slice(key.value());
-                Ok(Some((Arc::from(whole), Some(Arc::from(value.value())))))
+                let key: Bytes = Arc::from(whole);
+                // Merged with the log, an entry at a wrong place would come back as it once was.
+                let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
+                if before.as_ref().is_some_and(|before| key.cmp(before) != sooner) {
+                    return Err(Error::new(
+                        ErrorKind::Corrupt,
+                        "the base is damaged: its keys are out of order",
+                    ));
+                }
+                before = Some(key.clone());
+                Ok(Some((key, Some(Arc::from(value.value())))))
             };
             spent.reading(step).transpose()
         };

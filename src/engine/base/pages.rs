@@ -2,11 +2,14 @@
 //!
 //! redb trusts what it reads. What it holds of its own in damaged pages (which pages are free, where tables begin) can
 //! make it panic while it commits, and again while that unwinds, which ends the process. So these pages, which are few,
-//! are judged before redb is given the file; `check` judges all of them.
+//! are judged before redb is given the file; `check` judges all of them. Of the others redb is given no branch that is
+//! damaged: it could lead to a page that is no longer in use, and to records as they once were. What is damaged in a leaf
+//! shows by the checksums of its entries, or is missing.
 //!
 //! Owns the layout of redb's file format 3 as far as a walk needs it. Total over any bytes: a page is read only if it lies
 //! inside the file, and nothing is followed from a page whose checksum is wrong.
 
+use std::collections::HashMap;
 use std::io;
 
 use twox_hash::XxHash3_128;
@@ -52,10 +55,61 @@ struct Pages<'a> {
     /// Pages that may still be visited: no more than the file has.
     left: u64,
     bad: &'a mut dyn FnMut(Bad),
+    expected: Expected,
+}
+
+/// The checksums that pages must have, as far as their parents were read: half of each, at the number of its page. A page
+/// leaves when it was read, so that the rest of the base can be larger than what is kept of it.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    sums: HashMap<u64, u64>,
+    geometry: Geometry,
+}
+
+impl Expected {
+    /// Judges a page that was read. One of which nothing is known passes, and a leaf does.
+    pub(super) fn passes(&mut self, at: u64, page: &[u8]) -> bool {
+        let Some(sum) = self.sums.remove(&(at / PAGE_BYTES)) else {
+            return true;
+        };
+        if page.first() == Some(&LEAF) {
+            return true;
+        }
+        let end = branch_end(page, Widths::default());
+        let covered = end.and_then(|end| page.get(..end));
+        if page.first() != Some(&BRANCH) || covered.map(half) != Some(sum) {
+            self.sums.insert(at / PAGE_BYTES, sum);
+            return false;
+        }
+        for child in children(page) {
+            self.expect(child);
+        }
+        true
+    }
+
+    /// What is written anew has no parent yet that names its checksum.
+    pub(super) fn forget(&mut self, at: u64, len: usize) {
+        if self.sums.is_empty() {
+            return;
+        }
+        for page in at / PAGE_BYTES..(at + len as u64).div_ceil(PAGE_BYTES) {
+            self.sums.remove(&page);
+        }
+    }
+
+    fn expect(&mut self, child: Child) {
+        if let Some((at, _)) = self.geometry.place(child.page) {
+            self.sums.insert(at / PAGE_BYTES, child.checksum as u64);
+        }
+    }
+}
+
+fn half(bytes: &[u8]) -> u64 {
+    XxHash3_128::oneshot(bytes) as u64
 }
 
 /// What the header says of where pages lie.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Geometry {
     region_header_pages: u64,
     region_max_pages: u64,
@@ -85,11 +139,17 @@ enum Holds {
     Values,
 }
 
-/// Walks the trees of the base that begins at `offset` and gives how many pages it judged.
+/// Walks the trees of the base that begins at `offset`. Gives how many pages it judged, and what those must be that it
+/// left out.
 ///
 /// # Errors
 /// What the disk reports. Damage goes to `bad`.
-pub(super) fn judge(disk: &dyn Disk, offset: u64, depth: Depth, bad: &mut dyn FnMut(Bad)) -> io::Result<u64> {
+pub(super) fn judge(
+    disk: &dyn Disk,
+    offset: u64,
+    depth: Depth,
+    bad: &mut dyn FnMut(Bad),
+) -> io::Result<(u64, Expected)> {
     let len = disk.len()?.saturating_sub(offset);
     let mut header = [0; HEADER_BYTES];
     if len < PAGE_BYTES {
@@ -97,14 +157,14 @@ pub(super) fn judge(disk: &dyn Disk, offset: u64, depth: Depth, bad: &mut dyn Fn
             at: 0,
             seen: format!("bytes={len}"),
         });
-        return Ok(0);
+        return Ok((0, Expected::default()));
     }
     disk.read(offset, &mut header)?;
     let (geometry, [user, system]) = match read_header(&header) {
         Ok(read) => read,
         Err(seen) => {
             bad(Bad { at: 0, seen });
-            return Ok(1);
+            return Ok((1, Expected::default()));
         }
     };
     let pages_max = len / PAGE_BYTES;
@@ -115,13 +175,17 @@ pub(super) fn judge(disk: &dyn Disk, offset: u64, depth: Depth, bad: &mut dyn Fn
         geometry,
         left: pages_max,
         bad,
+        expected: Expected {
+            geometry,
+            ..Expected::default()
+        },
     };
     for (root, follow) in [(system, true), (user, depth == Depth::All)] {
         if let Some(root) = root {
             pages.tree(root, Widths::default(), Holds::Tables { follow }, 0)?;
         }
     }
-    Ok(pages_max - pages.left + 1)
+    Ok((pages_max - pages.left + 1, pages.expected))
 }
 
 /// Geometry, and the roots of the user's and of redb's own tables; or what is wrong.
@@ -194,13 +258,32 @@ impl Pages<'_> {
                     self.tree(root, widths, Holds::Values, depth + 1)?;
                 }
             }
-            _ => {}
+            // Tables of the store itself: their keys and values are of any length.
+            (_, Holds::Tables { follow: false }) => {
+                for (root, _) in tables(&page) {
+                    self.expected.expect(root);
+                }
+            }
+            (_, Holds::Values) => {}
         }
         Ok(())
     }
 
-    /// Where a page lies in the base, and its length.
+    /// Where a page lies that is inside of the base, and its length.
     fn place(&self, page: u64) -> Option<(u64, usize)> {
+        let (at, len) = self.geometry.place(page)?;
+        let is_inside = at.checked_add(len)? <= self.len;
+        is_inside.then_some((at, usize::try_from(len).ok()?))
+    }
+
+    fn found(&mut self, at: u64, seen: String) {
+        (self.bad)(Bad { at, seen });
+    }
+}
+
+impl Geometry {
+    /// Where a page begins, and its length.
+    fn place(self, page: u64) -> Option<(u64, u64)> {
         let order = (page >> 59) as u32;
         let index = page & (0x000f_ffff >> order);
         let region = (page >> 20) & 0x000f_ffff;
@@ -208,18 +291,13 @@ impl Pages<'_> {
         let Geometry {
             region_header_pages,
             region_max_pages,
-        } = self.geometry;
+        } = self;
         let region_bytes = (region_header_pages + region_max_pages) * PAGE_BYTES;
         let within = (region_header_pages * PAGE_BYTES).checked_add(index.checked_mul(len)?)?;
         let at = PAGE_BYTES
             .checked_add(region.checked_mul(region_bytes)?)?
             .checked_add(within)?;
-        let is_inside = at.checked_add(len)? <= self.len;
-        is_inside.then_some((at, usize::try_from(len).ok()?))
-    }
-
-    fn found(&mut self, at: u64, seen: String) {
-        (self.bad)(Bad { at, seen });
+        Some((at, len))
     }
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use redb::StorageBackend;
 
 use super::super::watched::Watched;
+use super::pages::Expected;
 use crate::disk::Disk;
 use crate::sync::Mutex;
 
@@ -30,6 +31,7 @@ pub(super) struct Region {
     mode: AtomicU8,
     /// Writes held back while the mode is `OVERLAID`.
     overlay: Mutex<Overlay>,
+    expected: Mutex<Expected>,
     /// How many syncs of the file had failed when the first write that no sync covers yet began.
     unsynced_since: Mutex<Option<u64>>,
 }
@@ -43,22 +45,21 @@ struct Overlay {
 impl Region {
     /// A region that writes through at once: for a file under construction.
     pub(super) fn armed(disk: Arc<Watched>, offset: u64) -> Region {
-        Region {
-            disk,
-            offset,
-            mode: AtomicU8::new(ARMED),
-            overlay: Mutex::default(),
-            unsynced_since: Mutex::default(),
-        }
+        Region::with(disk, offset, ARMED, Expected::default())
     }
 
-    /// A region that holds writes back until [`Region::arm`].
-    pub(super) fn overlaid(disk: Arc<Watched>, offset: u64) -> Region {
+    /// A region that holds writes back until [`Region::arm`], and judges what it reads by what is expected.
+    pub(super) fn overlaid(disk: Arc<Watched>, offset: u64, expected: Expected) -> Region {
+        Region::with(disk, offset, OVERLAID, expected)
+    }
+
+    fn with(disk: Arc<Watched>, offset: u64, mode: u8, expected: Expected) -> Region {
         Region {
             disk,
             offset,
-            mode: AtomicU8::new(OVERLAID),
+            mode: AtomicU8::new(mode),
             overlay: Mutex::default(),
+            expected: Mutex::new(expected),
             unsynced_since: Mutex::default(),
         }
     }
@@ -113,10 +114,18 @@ impl Region {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.alive()?;
         if self.is_armed() {
-            return self.disk.read(self.offset + offset, out);
+            self.disk.read(self.offset + offset, out)?;
+        } else {
+            self.read_overlaid(&self.overlay.lock(), offset, out)?;
         }
-        let overlay = self.overlay.lock();
-        self.read_overlaid(&overlay, offset, out)
+        if self.expected.lock().passes(offset, out) {
+            return Ok(());
+        }
+        let at = self.offset + offset;
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a page has another checksum than its parent names, offset={at}"),
+        ))
     }
 
     fn read_overlaid(&self, overlay: &Overlay, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -141,6 +150,7 @@ impl Region {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.alive()?;
+        self.expected.lock().forget(offset, data.len());
         if self.is_armed() {
             let failed_syncs = self.disk.failed_syncs();
             let written = self.disk.write(self.offset + offset, data);

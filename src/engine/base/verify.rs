@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend};
 
-use super::pages::{self, Bad, Depth};
+use super::pages::{self, Bad, Depth, Expected};
 use super::region::{Backend, Region};
 use super::spent::{Spent, caught};
 use super::{Base, BaseSnapshot, from_redb};
@@ -24,21 +24,23 @@ const CONSISTENT_BYTE: u64 = (1 << 62) + 4;
 /// Judges every page that is in use. Gives each damaged one by its place in the base, and how many pages were judged.
 pub(in crate::engine) fn pages(disk: &dyn Disk, offset: u64, bad: &mut dyn FnMut(u64, String)) -> Result<u64> {
     pages::judge(disk, offset, Depth::All, &mut |found| bad(found.at, found.seen))
+        .map(|(judged, _)| judged)
         .map_err(|cause| Error::io("read the base", None, cause))
 }
 
 /// Judges the pages that redb would trust before anybody reads a record: damage there could make it end the process.
+/// Gives what the others must be.
 ///
 /// # Errors
 /// `Corrupt`, naming the first damaged page; what the disk reports.
-pub(super) fn bookkeeping(disk: &dyn Disk, offset: u64) -> Result<()> {
+pub(super) fn bookkeeping(disk: &dyn Disk, offset: u64) -> Result<Expected> {
     let mut first = None;
     let judged = pages::judge(disk, offset, Depth::Bookkeeping, &mut |bad| {
         first.get_or_insert(bad);
     });
-    judged.map_err(|cause| Error::io("read the base", None, cause))?;
+    let (_, expected) = judged.map_err(|cause| Error::io("read the base", None, cause))?;
     match first {
-        None => Ok(()),
+        None => Ok(expected),
         Some(Bad { at, seen }) => {
             let message = format!("the base is damaged: {seen}, offset={}", offset + at);
             Err(Error::new(ErrorKind::Corrupt, message))
@@ -48,7 +50,7 @@ pub(super) fn bookkeeping(disk: &dyn Disk, offset: u64) -> Result<()> {
 
 /// Lets redb judge a base whose pages are sound; its repairs stay in memory. `false` if it found something to repair.
 pub(in crate::engine) fn integrity(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<bool> {
-    let region = Arc::new(Region::overlaid(disk, offset));
+    let region = Arc::new(Region::overlaid(disk, offset, Expected::default()));
     let backend = Backend {
         region,
         may_create: false,
@@ -64,7 +66,7 @@ pub(in crate::engine) fn integrity(disk: Arc<Watched>, offset: u64, cache_bytes:
 /// The last state of a base, for reading only: redb neither writes nor looks at which pages are free.
 pub(in crate::engine) fn last_state(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Arc<BaseSnapshot>> {
     let backend = Reading(Backend {
-        region: Arc::new(Region::overlaid(disk, offset)),
+        region: Arc::new(Region::overlaid(disk, offset, Expected::default())),
         may_create: false,
     });
     caught(|| {

@@ -7,6 +7,7 @@ mod finding;
 mod walk;
 
 use std::error::Error as _;
+use std::fmt;
 use std::sync::Arc;
 
 use super::base::{Applied, BaseSnapshot, verify as base};
@@ -66,6 +67,20 @@ pub enum CheckStep {
     Remembered,
     /// The index of remembered keys by their ends.
     Ends,
+}
+
+impl fmt::Display for CheckStep {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            CheckStep::Log => "log",
+            CheckStep::Base => "base",
+            CheckStep::Catalogue => "tables",
+            CheckStep::Records => "records",
+            CheckStep::States => "states",
+            CheckStep::Remembered => "remembered keys",
+            CheckStep::Ends => "ends",
+        })
+    }
 }
 
 /// Told of steps, and of how many entries of a step were looked at.

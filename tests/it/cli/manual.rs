@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::Place;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "demo",
     "init",
     "get",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 17] = [
     "forget",
     "sweep",
     "stats",
+    "check",
     "clock",
     "completions",
     "man",
