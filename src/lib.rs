@@ -23,6 +23,7 @@
 )]
 
 mod batch;
+mod check;
 mod clock;
 mod codec;
 mod dedupe;
@@ -44,6 +45,7 @@ mod transfer;
 mod txn;
 
 pub use batch::{Batch, Outcome, Verdict};
+pub use check::{CheckProgress, Checked};
 #[cfg(feature = "test-util")]
 pub use clock::ManualClock;
 pub use clock::{Clock, Sample, SystemClock};
@@ -52,6 +54,7 @@ pub use codec::Json;
 pub use codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, KeyPart, Keys, Version};
 pub use dedupe::{Keep, Once, OnceKey, Remembered, RememberedKey, Swept};
 pub use engine::Level;
+pub use engine::verify::{CheckStep, Finding, Place, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use machine::decide::Why;
 pub use machine::{Machine, MachineDef, State, StateOf, Stateless};

@@ -25,6 +25,8 @@ pub const KEEP_TEXT_DAYS_MAX: u64 = 36_525;
 pub const ONCE_KEY_BYTES_MAX: usize = 255;
 /// Longest line of an export in bytes that an import takes.
 pub const EXPORT_LINE_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
+/// Most findings that a check keeps; it counts the others.
+pub const FINDINGS_MAX: usize = 1000;
 
 /// Smallest log half in bytes.
 pub const LOG_HALF_BYTES_MIN: u64 = 16 << 10;

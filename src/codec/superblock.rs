@@ -14,6 +14,8 @@ const MAGIC: [u8; 16] = *b"sprag store\0\r\n\x1a\n";
 const FORMAT: u32 = 1;
 /// The checksum's place is the same in every format, so that damage is told from a newer format.
 const CRC_AT: usize = SUPERBLOCK_BYTES - 4;
+/// Where nothing is said any more.
+const PADDING_AT: usize = 44;
 
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,14 @@ impl Superblock {
         if crc != crc32fast::hash(&bytes[..CRC_AT]) {
             return Err(Error::new(ErrorKind::Corrupt, "superblock checksum is wrong"));
         }
+        Superblock::decode_unsummed(bytes)
+    }
+
+    /// The same without a look at magic and checksum, for whoever wants to know what a damaged one most likely said.
+    ///
+    /// # Errors
+    /// `Corrupt` if a value is out of its range, `NewerFormat` for a later format.
+    pub(crate) fn decode_unsummed(bytes: &[u8; SUPERBLOCK_BYTES]) -> Result<Superblock> {
         let format = u32::from_le_bytes(field(bytes, 16));
         if format > FORMAT {
             let message = format!("file has a newer format, format={format}, newest_known={FORMAT}");
@@ -75,6 +85,16 @@ impl Superblock {
             log_half_bytes,
         })
     }
+}
+
+/// Whether a file that begins so is a store, or was one.
+pub(crate) fn is_begun(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
+/// The first byte of the padding that is no zero.
+pub(crate) fn first_of_padding(bytes: &[u8; SUPERBLOCK_BYTES]) -> Option<usize> {
+    (PADDING_AT..CRC_AT).find(|at| bytes.get(*at) != Some(&0))
 }
 
 /// Whether a log half may have this length in bytes.

@@ -99,7 +99,7 @@ impl Iterator for Listing<'_> {
 }
 
 /// Scope and key of a stored key.
-fn name_of(stored: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn name_of(stored: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, name) = stored.get(1..)?.split_first()?;
     name.split_at_checked(usize::from(*len))
 }

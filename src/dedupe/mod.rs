@@ -20,7 +20,7 @@ use crate::txn::Txn;
 
 pub use keep::Keep;
 pub use listing::RememberedKey;
-pub(crate) use listing::list;
+pub(crate) use listing::{list, name_of};
 #[cfg(feature = "json")]
 pub(crate) use moved::{Moved, take_in};
 
@@ -97,13 +97,7 @@ impl OnceKey {
 
     pub(crate) fn check(&self) -> Result<()> {
         check_scope(&self.scope)?;
-        if self.key.is_empty() || self.key.len() > ONCE_KEY_BYTES_MAX {
-            let message = format!(
-                "remembered key has {} bytes, bytes_min=1, bytes_max={ONCE_KEY_BYTES_MAX}",
-                self.key.len()
-            );
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
+        check_key(&self.key)?;
         if self.delivery.keep == Keep::For(Duration::ZERO) {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -315,8 +309,28 @@ fn read(txn: &Txn, stored_key: &[u8]) -> Result<Option<Remembered>> {
         .transpose()
 }
 
+/// Judges an entry and its name.
+///
+/// # Errors
+/// `Corrupt` if the entry is damaged, `Invalid` for a name out of its limits.
+pub(crate) fn judge(stored_key: &[u8], bytes: &[u8]) -> Result<()> {
+    decode(stored_key, bytes, Now::default()).ok_or_else(damaged)?;
+    let (scope, key) = name_of(stored_key).ok_or_else(damaged)?;
+    check_scope(std::str::from_utf8(scope).map_err(|_| damaged())?)?;
+    check_key(key)
+}
+
 fn damaged() -> Error {
     Error::new(ErrorKind::Corrupt, "entry of a remembered key is damaged")
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if (1..=ONCE_KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    let bytes = key.len();
+    let message = format!("remembered key has {bytes} bytes, bytes_min=1, bytes_max={ONCE_KEY_BYTES_MAX}");
+    Err(Error::new(ErrorKind::Invalid, message))
 }
 
 fn check_scope(scope: &str) -> Result<()> {

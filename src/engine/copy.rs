@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use super::base::{Applied, Base};
-use super::memory::{Bytes, Memory};
-use super::open::{base_begins, draw_life, lay_out, random, read_halves, read_superblock, split};
+use super::base::{Applied, verify};
+use super::memory::Bytes;
+use super::open::{base_begins, draw_life, lay_out, random, read_halves, read_superblock};
 use super::recovery;
 use super::space::Space;
 use super::view::{Merge, Span, View};
@@ -27,8 +27,6 @@ pub(crate) struct Original {
     superblock: Superblock,
     view: Arc<View>,
     applied: Applied,
-    /// What the view reads from, if nobody else keeps it open.
-    _base: Option<Base>,
 }
 
 /// Whose identity the copy has.
@@ -61,7 +59,6 @@ impl Original {
             superblock,
             view,
             applied,
-            _base: None,
         }
     }
 
@@ -71,24 +68,16 @@ impl Original {
     /// `NotAStore`, `NewerFormat`, `Corrupt` by what the bytes say; `Io`.
     pub(crate) fn of_file(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Original> {
         let superblock = read_superblock(&*disk)?;
+        let base_at = base_begins(&superblock);
         let halves = read_halves(&*disk, &superblock)?;
-        let base = Base::open(Arc::new(Watched::new(disk)), base_begins(&superblock), cache_bytes)?;
-        base.verify()?;
-        let snapshot = base.snapshot()?;
-        let runs = recovery::follow(superblock.stamp(), &halves, snapshot.applied)?;
-        let applied = runs.last().map_or(snapshot.applied, |run| run.last);
-        let (older, newer) = split(runs);
-        let view = View {
-            sequence: applied.sequence,
-            memory: newer.map_or_else(Memory::new, |run| run.memory),
-            frozen: older.map(|run| run.memory),
-            base: snapshot,
-        };
+        verify::sound(&disk, base_at, cache_bytes)?;
+        let base = verify::last_state(Arc::new(Watched::new(disk)), base_at, cache_bytes)?;
+        let runs = recovery::follow(superblock.stamp(), &halves, base.applied)?;
+        let applied = runs.last().map_or(base.applied, |run| run.last);
         Ok(Original {
             superblock,
-            view: Arc::new(view),
+            view: Arc::new(View::of(base, runs)),
             applied,
-            _base: Some(base),
         })
     }
 

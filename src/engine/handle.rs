@@ -112,6 +112,14 @@ impl Engine {
         }
     }
 
+    /// Length of the file.
+    pub(crate) fn bytes(&self) -> Result<u64> {
+        match &self.0 {
+            Kind::Writes(writes) => writes.bytes(),
+            Kind::Looks(look) => look.bytes(),
+        }
+    }
+
     /// Identity of the store.
     #[cfg(feature = "json")]
     pub(crate) fn store_id(&self) -> [u8; 16] {

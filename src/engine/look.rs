@@ -14,15 +14,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::base::{Applied, Base, HEADER_BYTES, Place};
+use super::base::verify as base;
+use super::base::{Applied, HEADER_BYTES, Place};
 use super::copy::Original;
 use super::log::Half;
-use super::memory::Memory;
-use super::open::{Settings, base_begins, read, read_halves, read_superblock, split};
+use super::open::{Settings, base_begins, read, read_halves, read_superblock};
 use super::recovery::{self, Run};
 use super::view::View;
 use super::watched::Watched;
-use super::{Change, Figures, Now, fit};
+use super::{Change, Figures, Now, bytes_of, fit};
 use crate::clock::{Retention, RetentionMark, Schedule};
 use crate::codec::superblock::Superblock;
 use crate::disk::Disk;
@@ -94,6 +94,10 @@ impl Look {
         Ok(Original::of_view(self.superblock, view, time))
     }
 
+    pub(super) fn bytes(&self) -> Result<u64> {
+        bytes_of(&*self.disk)
+    }
+
     #[cfg(feature = "json")]
     pub(super) fn store_id(&self) -> [u8; 16] {
         self.superblock.store_id
@@ -163,8 +167,7 @@ impl Look {
 
     fn begin_at(&self, guarded: &Arc<Guarded>) -> Result<Seen> {
         let watched = Arc::new(Watched::new(guarded.clone()));
-        let base = Base::open(watched, base_begins(&self.superblock), self.settings.cache_bytes)?;
-        let base = base.into_snapshot()?;
+        let base = base::judged_state(watched, base_begins(&self.superblock), self.settings.cache_bytes)?;
         let applied = base.applied;
         let halves = read_halves(&*self.disk, &self.superblock)?;
         let looked = |cause| Error::io("look at the file", None, cause);
@@ -177,19 +180,12 @@ impl Look {
             recovery::follow(stamp, &halves, applied)?
         };
         guarded.settle().map_err(looked)?;
-        let view = Arc::new(View {
-            sequence: applied.sequence,
-            memory: Memory::new(),
-            frozen: None,
-            base,
-        });
-        let seen = Seen {
+        Ok(Seen {
             guarded: guarded.clone(),
             applied,
-            runs: Vec::new(),
-            view,
-        };
-        Ok(seen.with(runs))
+            view: Arc::new(View::of(base, runs.clone())),
+            runs,
+        })
     }
 
     /// The same base with the frames that came since; `None` if the base is another one by now.
@@ -253,14 +249,23 @@ impl Seen {
     /// The same base under these frames.
     fn with(mut self, runs: Vec<Run>) -> Seen {
         self.runs = runs;
-        let (older, newer) = split(self.runs.clone());
-        self.view = Arc::new(View {
-            sequence: self.end().sequence,
-            memory: newer.map_or_else(Memory::new, |run| run.memory),
-            frozen: older.map(|run| run.memory),
-            base: self.view.base.clone(),
-        });
+        self.view = Arc::new(View::of(self.view.base.clone(), self.runs.clone()));
         self
+    }
+}
+
+/// The disk of a file that nobody writes to; as soon as somebody does, it fails with `Busy`. `None` if somebody does now.
+pub(crate) fn at_rest(disk: &Arc<dyn Disk>) -> Result<Option<Arc<dyn Disk>>> {
+    let looked = |cause| Error::io("look at the file", None, cause);
+    // Whoever is not told where the base begins has nothing to hold on to: it is damaged, and read as it is.
+    let Ok(superblock) = read_superblock(&**disk) else {
+        return Ok(Some(disk.clone()));
+    };
+    match Guarded::begin(disk.clone(), base_begins(&superblock), Places::default()) {
+        Ok(guarded) if guarded.has_writer() => Ok(None),
+        Ok(guarded) => Ok(Some(Arc::new(guarded))),
+        Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => Ok(Some(disk.clone())),
+        Err(cause) => Err(looked(cause)),
     }
 }
 

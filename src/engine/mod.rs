@@ -22,6 +22,7 @@ mod recovery;
 mod shared;
 mod space;
 mod sweep;
+pub(crate) mod verify;
 mod view;
 mod watched;
 
@@ -32,6 +33,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Retention, RetentionMark, Schedule};
 use crate::codec::frame::{self, Header};
 use crate::codec::superblock::Superblock;
+use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::{Group, Ticket};
 use crate::limits;
@@ -45,6 +47,7 @@ use shared::{Frozen, Shared};
 pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub(crate) use handle::Engine;
 pub use log::Level;
+pub(crate) use look::at_rest;
 pub(crate) use memory::Bytes;
 pub(crate) use open::{Settings, create};
 pub(crate) use space::Space;
@@ -184,6 +187,11 @@ impl Writes {
         self.core.group.env().sync()
     }
 
+    fn bytes(&self) -> Result<u64> {
+        self.core.alive()?;
+        bytes_of(self.core.base.disk())
+    }
+
     fn figures(&self) -> Result<Figures> {
         self.core.alive()?;
         let core = &self.core;
@@ -257,6 +265,12 @@ impl Drop for Writes {
 /// Changes as the operations of a frame.
 fn ops(changes: &[Change]) -> impl Iterator<Item = frame::Op<'_>> {
     changes.iter().map(|(key, value)| (&**key, value.as_deref()))
+}
+
+/// Length of a file.
+fn bytes_of(disk: &dyn Disk) -> Result<u64> {
+    disk.len()
+        .map_err(|cause| Error::io("ask for the length of the file", None, cause))
 }
 
 /// Whether a log with halves of this length takes the changes as one commit.

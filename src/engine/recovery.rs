@@ -27,16 +27,31 @@ pub(super) struct Run {
     pub(super) last: Applied,
 }
 
-/// Follows the log from `applied`, at most once through each half, in log order, and judges what lies behind.
+/// Acknowledged commits are missing: a frame behind the end of the log knows of them.
+#[derive(Debug)]
+pub(super) struct Missing {
+    pub(super) half: Half,
+    /// Where in the half that frame begins.
+    pub(super) at: usize,
+    pub(super) log_end: u64,
+    pub(super) known_durable: u64,
+}
+
+/// Follows the log from `applied`, at most once through each half, in log order.
 pub(super) fn follow(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied) -> Result<Vec<Run>> {
     let runs = accept(stamp, halves, applied);
-    let end = runs.last().map_or(applied, |run| run.last).sequence;
-    for (half, bytes) in halves {
-        let accepted = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
-        let rest = bytes.get(accepted..).unwrap_or_default();
-        judge_rest(stamp, *half, rest, end)?;
-    }
-    Ok(runs)
+    let Some(missing) = missing(stamp, halves, &runs, applied) else {
+        return Ok(runs);
+    };
+    let Missing {
+        half,
+        log_end,
+        known_durable,
+        ..
+    } = missing;
+    let message =
+        format!("acknowledged commits are missing, half={half:?}, log_end={log_end}, known_durable={known_durable}");
+    Err(Error::new(ErrorKind::Corrupt, message))
 }
 
 /// The frames that continue `applied`, whatever lies behind them.
@@ -52,6 +67,21 @@ pub(super) fn accept(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied)
         runs.push(run);
     }
     runs
+}
+
+/// Whether what was not accepted proves a durable sequence above the end of `runs`.
+pub(super) fn missing(stamp: Stamp, halves: &[(Half, Vec<u8>)], runs: &[Run], applied: Applied) -> Option<Missing> {
+    let log_end = runs.last().map_or(applied, |run| run.last).sequence;
+    halves.iter().find_map(|(half, bytes)| {
+        let accepted = runs.iter().find(|run| run.half == *half).map_or(0, |run| run.len);
+        let (at, known_durable) = judge_rest(stamp, bytes.get(accepted..)?, log_end)?;
+        Some(Missing {
+            half: *half,
+            at: accepted + at,
+            log_end,
+            known_durable,
+        })
+    })
 }
 
 impl Run {
@@ -109,25 +139,18 @@ fn replay(frame: &Frame<'_>, memory: &mut Memory) {
     }
 }
 
-/// Looks for a good frame anywhere in what was not accepted that proves a durable sequence above `end`.
-fn judge_rest(stamp: Stamp, half: Half, bytes: &[u8], end: u64) -> Result<()> {
+/// Looks for a good frame anywhere in what was not accepted that proves a durable sequence above `end`: its place, and
+/// that sequence.
+fn judge_rest(stamp: Stamp, bytes: &[u8], end: u64) -> Option<(usize, u64)> {
     let mut at = 0;
-    while let Some(rest) = bytes.get(at..) {
-        let Some(found) = find_marker(stamp, rest) else { break };
-        at += found;
-        let Some(frame) = bytes.get(at..).and_then(|rest| frame::decode(stamp, rest)) else {
-            at += 1;
-            continue;
-        };
-        if frame.header.synced > end {
-            let synced = frame.header.synced;
-            let message =
-                format!("acknowledged commits are missing, half={half:?}, log_end={end}, known_durable={synced}");
-            return Err(Error::new(ErrorKind::Corrupt, message));
+    loop {
+        at += find_marker(stamp, bytes.get(at..)?)?;
+        match bytes.get(at..).and_then(|rest| frame::decode(stamp, rest)) {
+            Some(frame) if frame.header.synced > end => return Some((at, frame.header.synced)),
+            Some(frame) => at += frame.len,
+            None => at += 1,
         }
-        at += frame.len;
     }
-    Ok(())
 }
 
 fn find_marker(stamp: Stamp, bytes: &[u8]) -> Option<usize> {

@@ -18,6 +18,16 @@ pub(crate) enum Space {
 impl Space {
     pub(crate) const ALL: [Space; 4] = [Space::Meta, Space::Records, Space::Ending, Space::States];
 
+    /// The name of its table in the base.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Space::Meta => "meta",
+            Space::Records => "records",
+            Space::Ending => "ending",
+            Space::States => "states",
+        }
+    }
+
     /// A new key that begins with this space's byte, with room for `more` bytes.
     pub(crate) fn key(self, more: usize) -> Vec<u8> {
         let mut key = Vec::with_capacity(1 + more);

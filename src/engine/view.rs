@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::base::BaseSnapshot;
 use super::memory::{Bytes, Entry, Memory};
+use super::recovery::Run;
 use crate::codec::successor_of_prefix;
 use crate::error::Result;
 
@@ -77,6 +78,17 @@ impl RangeBounds<[u8]> for Span {
 }
 
 impl View {
+    /// The state that the frames of a log make of a base.
+    pub(super) fn of(base: Arc<BaseSnapshot>, mut runs: Vec<Run>) -> View {
+        let newer = runs.pop();
+        View {
+            sequence: newer.as_ref().map_or(base.applied, |run| run.last).sequence,
+            memory: newer.map_or_else(Memory::new, |run| run.memory),
+            frozen: runs.pop().map(|run| run.memory),
+            base,
+        }
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         if let Some(change) = self.memory.get(key) {
             return Ok(change);

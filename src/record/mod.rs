@@ -171,7 +171,12 @@ pub(crate) fn key_prefix(table: u32, more: usize) -> Vec<u8> {
     key
 }
 
-/// Splits a record's key into its table and the encoded key.
+/// The number of the table that a record's key is of.
+pub(crate) fn table_of(key: &[u8]) -> Option<u32> {
+    key.get(1..)?.first_chunk().copied().map(u32::from_be_bytes)
+}
+
+/// The encoded key in a record's key.
 pub(crate) fn encoded_key(key: &[u8]) -> &[u8] {
     key.get(5..).unwrap_or_default()
 }
@@ -273,16 +278,24 @@ pub(crate) fn set_removed_max(txn: &mut Txn, table: u32, version: u64) {
 
 /// The highest version ever removed from a table; 0 if none was.
 pub(crate) fn removed_max(txn: &Txn, table: u32) -> Result<u64> {
-    let Some(bytes) = txn.get(&removed_key(table))? else {
-        return Ok(0);
-    };
-    let bytes: [u8; 8] = (*bytes).try_into().map_err(|_| {
+    txn.get(&removed_key(table))?
+        .map_or(Ok(0), |bytes| removed_version(table, &bytes))
+}
+
+fn removed_version(table: u32, bytes: &[u8]) -> Result<u64> {
+    let bytes = bytes.try_into().map_err(|_| {
         Error::new(
             ErrorKind::Corrupt,
             format!("highest removed version is damaged, table_id={table}"),
         )
     })?;
     Ok(u64::from_be_bytes(bytes))
+}
+
+/// The table whose highest removed version this is, if it is the key of one.
+pub(crate) fn removed_of(key: &[u8], bytes: &[u8]) -> Option<Result<u32>> {
+    let table = u32::from_be_bytes(key.get(2..)?.try_into().ok()?);
+    (*key == *removed_key(table)).then(|| removed_version(table, bytes).map(|_| table))
 }
 
 fn removed_key(table: u32) -> Vec<u8> {

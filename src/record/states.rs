@@ -41,13 +41,34 @@ pub(crate) fn follow(
 
 /// How many records of a table are in a state.
 pub(crate) fn count(txn: &Txn, table: u32, state: &str) -> Result<u64> {
-    let Some(bytes) = txn.get(&count_key(table, state))? else {
-        return Ok(0);
-    };
-    match <[u8; 8]>::try_from(&*bytes).map(u64::from_be_bytes) {
+    txn.get(&count_key(table, state))?
+        .map_or(Ok(0), |bytes| read_count(table, state, &bytes))
+}
+
+fn read_count(table: u32, state: &str, bytes: &[u8]) -> Result<u64> {
+    match <[u8; 8]>::try_from(bytes).map(u64::from_be_bytes) {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(damaged(table, state)),
     }
+}
+
+/// Table, state and count, if this is the key of a count.
+pub(crate) fn count_of(key: &[u8], bytes: &[u8]) -> Option<Result<(u32, String, u64)>> {
+    let (table, state) = key
+        .get(2..)?
+        .split_first_chunk()
+        .map(|(table, state)| (u32::from_be_bytes(*table), state))?;
+    let state = std::str::from_utf8(state).ok()?;
+    let is_one = *key == *count_key(table, state);
+    is_one.then(|| read_count(table, state, bytes).map(|count| (table, state.to_owned(), count)))
+}
+
+/// Table, state and encoded key of an entry; `None` if it is none.
+pub(crate) fn parts_of(key: &[u8]) -> Option<(u32, &str, &[u8])> {
+    let (table, rest) = key.get(1..)?.split_first_chunk()?;
+    let (len, rest) = rest.split_first()?;
+    let (state, encoded) = rest.split_at_checked(usize::from(*len))?;
+    Some((u32::from_be_bytes(*table), std::str::from_utf8(state).ok()?, encoded))
 }
 
 /// The start of the entries under a state, with room for `more` bytes. No entry of another state begins so: the length
@@ -61,7 +82,8 @@ pub(crate) fn entry_prefix(table: u32, state: &str, more: usize) -> Vec<u8> {
     key
 }
 
-fn entry_key(table: u32, state: &str, encoded_key: &[u8]) -> Vec<u8> {
+/// The entry of a record in a state.
+pub(crate) fn entry_key(table: u32, state: &str, encoded_key: &[u8]) -> Vec<u8> {
     let mut key = entry_prefix(table, state, encoded_key.len());
     key.extend_from_slice(encoded_key);
     key

@@ -10,7 +10,8 @@ use super::{Options, Store};
 use crate::disk::Disk;
 use crate::disk::create::{self, Building, Creation, Finished};
 use crate::disk::file::FileDisk;
-use crate::engine::{Copied, Identity, Original, check_replaceable};
+use crate::disk::look::LookDisk;
+use crate::engine::{self, Copied, Identity, Original, check_replaceable};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a backup holds.
@@ -144,9 +145,11 @@ impl Options {
     }
 
     fn restore_to(&self, from: &Path, to: &Path, begin: impl FnOnce() -> Result<Building>) -> Result<Restored> {
-        let source = FileDisk::open(from, self.wait)?;
+        let source: Arc<dyn Disk> = Arc::new(LookDisk::open(from, self.wait)?);
         let cache_bytes = self.settings.cache_bytes;
-        let original = Original::of_file(Arc::new(source), cache_bytes)
+        let original = engine::at_rest(&source)
+            .and_then(|source| source.ok_or_else(|| busy(from)))
+            .and_then(|source| Original::of_file(source, cache_bytes))
             .map_err(|cause| cause.within(format!("cannot restore, path={}", from.display())))?;
         let restored = begin().and_then(|building| {
             let copied = copy(&original, &building, Identity::New, cache_bytes)?;
@@ -218,4 +221,9 @@ fn finish(building: Building, path: &Path) -> Result<()> {
         Finished::Created(_) => Ok(()),
         Finished::Exists => Err(create::exists(path)),
     }
+}
+
+fn busy(path: &Path) -> Error {
+    let message = format!("a process writes to the file, path={}", path.display());
+    Error::new(ErrorKind::Busy, message)
 }

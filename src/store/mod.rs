@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::check::{self, Checked};
 use crate::codec::Version;
 use crate::dedupe::{Once, OnceKey, Remembered, Swept};
 use crate::engine::Engine;
@@ -314,6 +315,16 @@ impl Store {
     pub fn stats(&self) -> Result<Stats> {
         inside::refuse_in_write(self.inner.id, "stats")?;
         self.with_engine("stats", |engine| engine.figures().map(Stats::from))
+    }
+
+    /// Looks for broken rules in the newest durable state of this store, while others read and write; see
+    /// [`Options::check`], which also verifies the pages of the base by their checksums, and the log. What it reads is
+    /// pinned as by a long reader.
+    ///
+    /// # Errors
+    /// `Closed`; `Io`: it could not look.
+    pub fn check(&self) -> Result<Checked> {
+        self.with_engine("check", |engine| check::open(&engine.read()?, engine.bytes()?, |_| ()))
     }
 
     /// Takes the mark of the highest wall time back to the wall time of now, in a commit of its own.

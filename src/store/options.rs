@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::probe::Probed;
+use crate::check::{self, CheckProgress, Checked};
 use crate::clock::{Clock, SystemClock};
 use crate::disk::Disk;
 use crate::disk::create::{self, Creation, Finished};
@@ -13,7 +14,7 @@ use crate::disk::file::{FileDisk, Opening};
 use crate::disk::look::LookDisk;
 use crate::disk::ram::RamDisk;
 use crate::engine::{self, Engine, Level, Settings};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::table::{Declared, TableSpec, catalog};
 
@@ -221,6 +222,41 @@ impl Options {
     /// `Invalid` for a log half out of range; `Schema` for declared tables that disagree.
     pub fn in_memory(self) -> Result<Store> {
         self.create_on(Arc::new(RamDisk::new()))
+    }
+
+    /// Looks for broken rules in a file, and tells how far it is. Reads only; works also on a file that an open refuses as
+    /// `Corrupt`, and reads every page of it at least once. While another process writes to the file it is one state that is
+    /// checked, and the pages of the base and the frames of the log are not judged by their checksums, since they change
+    /// meanwhile: see [`Checked::base_verified`].
+    ///
+    /// # Outcomes
+    /// [`Checked::findings`] has what is broken: damage is never an error of this call, and never a panic. What was written
+    /// last and is torn is no damage: recovery drops it.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotAStore` (also for an empty file), `NewerFormat`, `Busy`, `ReadOnly`, `Io`: it could not look. No byte
+    /// of the file was changed.
+    pub fn check(self, path: impl AsRef<Path>, progress: impl FnMut(&CheckProgress)) -> Result<Checked> {
+        let path = path.as_ref();
+        let disk = LookDisk::open(path, self.wait)?;
+        self.check_on(Arc::new(disk), progress).map_err(|cause| {
+            let message = format!("cannot check the store, path={}", path.display());
+            cause.within(message)
+        })
+    }
+
+    /// Checks the store on a disk.
+    #[doc(hidden)]
+    pub fn check_on(self, disk: Arc<dyn Disk>, mut progress: impl FnMut(&CheckProgress)) -> Result<Checked> {
+        if let Some(at_rest) = engine::at_rest(&disk)? {
+            match check::file(at_rest, self.settings.cache_bytes, &mut progress) {
+                // Somebody began to write meanwhile.
+                Err(cause) if cause.kind() == ErrorKind::Busy => {}
+                outcome => return outcome,
+            }
+        }
+        let look = Engine::look(disk, &self.settings, |_| Ok(()))?;
+        check::open(&look.read()?, look.bytes()?, &mut progress)
     }
 
     /// Makes a new store on a disk.

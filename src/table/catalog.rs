@@ -210,22 +210,43 @@ pub(crate) fn list(txn: &Txn) -> Result<Vec<TableInfo>> {
     Ok(tables)
 }
 
+/// The table of an entry, if this is the key of one.
+pub(crate) fn entry_of(key: &[u8], bytes: &[u8]) -> Option<Result<TableInfo>> {
+    let name = key.strip_prefix(&*entry_key(""))?;
+    let judged = std::str::from_utf8(name).map_err(|_| damaged("name of a table"));
+    Some(judged.and_then(check_name).and_then(|()| entry::decode(key, bytes)))
+}
+
+/// The number of the next table, if this is its key.
+pub(crate) fn next_of(key: &[u8], bytes: &[u8]) -> Option<Result<u32>> {
+    (*key == *next_key()).then(|| number_of(bytes))
+}
+
+fn next_key() -> Vec<u8> {
+    let mut key = Space::Meta.key(1);
+    key.push(NEXT);
+    key
+}
+
+fn number_of(bytes: &[u8]) -> Result<u32> {
+    let number = bytes.try_into().map_err(|_| damaged("number of the next table"))?;
+    Ok(u32::from_be_bytes(number))
+}
+
 /// One table of the file.
 pub(crate) fn find(txn: &Txn, name: &str) -> Result<Option<TableInfo>> {
     Ok(load(txn, name)?.map(|(info, _)| info))
 }
 
 fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
-    let mut next_key = Space::Meta.key(1);
-    next_key.push(NEXT);
-    let id = match txn.get(&next_key)? {
-        Some(bytes) => u32::from_be_bytes((*bytes).try_into().map_err(|_| damaged("number of the next table"))?),
+    let id = match txn.get(&next_key())? {
+        Some(bytes) => number_of(&bytes)?,
         None => 0,
     };
     let after = id
         .checked_add(1)
         .ok_or_else(|| Error::new(ErrorKind::TooLarge, "no table number is left"))?;
-    txn.put(next_key, after.to_be_bytes().to_vec());
+    txn.put(next_key(), after.to_be_bytes().to_vec());
     let Declared {
         name,
         key,

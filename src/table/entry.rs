@@ -74,6 +74,24 @@ impl TableInfo {
         self.shape.machine.as_ref()
     }
 
+    /// The shape of a record: while the table is migrated, by the side of the mark on which it lies.
+    fn shape_at(&self, encoded: &[u8]) -> &Shape {
+        match &self.migration {
+            Some(migration) if encoded <= migration.behind.as_slice() => &migration.target,
+            _ => &self.shape,
+        }
+    }
+
+    /// Encoding of the value of a record.
+    pub(crate) fn codec_at(&self, encoded: &[u8]) -> CodecId {
+        self.shape_at(encoded).codec
+    }
+
+    /// The states in which a record may be.
+    pub(crate) fn machine_at(&self, encoded: &[u8]) -> Option<&Machine> {
+        self.shape_at(encoded).machine.as_ref()
+    }
+
     /// The whole key of a record.
     pub(crate) fn record_key(&self, encoded: &[u8]) -> Vec<u8> {
         let mut key = record::key_prefix(self.id, encoded.len());

@@ -1,6 +1,7 @@
 //! The command line, run as a script runs it: exit codes, words, and what goes in comes out.
 
 mod apply;
+mod check;
 mod copies;
 mod faults;
 mod listings;

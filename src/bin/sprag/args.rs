@@ -14,7 +14,7 @@ use crate::help;
 /// A store in one file, in which a step is safe to run again.
 ///
 /// The answer is one word and its facts on stdout, or one JSON object with --json. An error is text on stderr with its
-/// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables and keys print a line for each thing
+/// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables, keys and check print a line for each thing
 /// they find, with --json an object, as they find it; an error then comes behind them. What stands in all is listed below.
 ///
 /// Commands that only read (get, scan, tables, machine, keys, stats) write no byte, and work while another process has the
@@ -102,6 +102,12 @@ pub enum Command {
     /// Print the figures of a store, its clocks and its tables.
     #[command(after_help = help::STATS, after_long_help = help::STATS)]
     Stats {
+        /// The store.
+        file: PathBuf,
+    },
+    /// Look for broken rules in a store's file, and print each, a line each. Reads only, and all of it.
+    #[command(after_help = help::CHECK, after_long_help = help::CHECK)]
+    Check {
         /// The store.
         file: PathBuf,
     },

@@ -11,7 +11,7 @@ pub fn top() -> String {
 pub const EXITS: &str = "\
 Exit codes:
   0  done: applied, or nothing to do (repeat, unchanged, already there, already gone); the word is on stdout
-  1  demo only: a row is not as expected
+  1  check: something was found; demo: a row is not as expected
   2  usage, an invalid argument, or something too large
   3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
   4  there is no such file, table, record or machine
@@ -47,6 +47,10 @@ With --json, one object on one line of stdout:
   sweep        {\"outcome\":\"applied\",\"keys\":..}
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
                \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..]}
+  check        {\"place\":{..},\"rule\":..,\"says\":..,\"seen\":..}, a line for each finding; \"place\" has \"region\" and \"offset\", or
+               some of \"table\", \"key\", \"scope\" and \"space\"; at the end
+               {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,
+               \"remembered_keys\":..,\"index_entries\":..}
   backup       {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
   restore      {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
   compact      {\"outcome\":\"compacted\" or \"unchanged\",\"bytes_before\":..,\"bytes_after\":..}
@@ -389,6 +393,27 @@ Exit codes:
   4  there is no such file
   5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
+  7  an I/O error, also of stdout; or read-only";
+
+pub const CHECK: &str = "\
+On stdout, a line for each finding: where it is, which rule is broken there, and what was seen, with tabs between; at the end, what
+was looked at: findings=0 bytes=.. frames=.. pages=.. and so on. At most 1000 findings are printed, all are counted. With --json:
+  {\"place\":{\"region\":..,\"offset\":..},\"rule\":..,\"says\":..,\"seen\":..}
+  {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..,
+   \"index_entries\":..}
+A place in a table has \"table\" and \"key\", a remembered key \"scope\" and \"key\", another entry \"space\" and \"key\".
+
+It looks at the superblock, the log, every page of the base with its checksum, every record, remembered key and table, and at
+indexes and counters both ways. It changes nothing and goes on behind what is damaged as far as it can. What was written last and
+is torn is no damage. It reads the whole file more than once.
+
+Exit codes:
+  0  nothing was found
+  1  something was found: keep the file, and restore from a copy
+  2  usage
+  4  there is no such file
+  5  another process has the file open
+  6  not a store, or a newer format
   7  an I/O error, also of stdout; or read-only";
 
 pub const CLOCK: &str = "\

@@ -6,6 +6,7 @@
 mod answer;
 mod apply;
 mod args;
+mod check;
 mod copies;
 mod demo;
 mod failure;
@@ -63,6 +64,7 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Forget { file, name } => keys::forget(&open(file)?, name, json),
         Command::Sweep { file } => keys::sweep(&open(file)?, json),
         Command::Stats { file } => file::stats(&look(file)?, file, json),
+        Command::Check { file } => check::check(file, cli.wait, json),
         Command::Backup { file, to } => copies::backup(&look(file)?, to, json),
         Command::Restore(args) => copies::restore(args, cli.wait, json),
         Command::Compact { file } => copies::compact(file, cli.wait, json),

@@ -1,14 +1,14 @@
-//! Filling a new base in one transaction, and judging one that is there.
+//! Filling a new base in one transaction.
 
 use std::sync::Arc;
 
 use super::region::Region;
 use super::spent::caught;
 use super::tables::Tables;
-use super::{Applied, Base, closed, from_redb, open_redb};
+use super::{Applied, Base, from_redb, open_redb};
 use crate::engine::memory::Bytes;
 use crate::engine::watched::Watched;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 impl Base {
     /// Makes a base behind `offset` of a file under construction that holds `entries`; quickest if they come in the order of
@@ -35,19 +35,5 @@ impl Base {
             writing.commit().map_err(from_redb)
         })?;
         Base::with(disk, offset, cache_bytes, database, region).close()
-    }
-
-    /// Reads every page and compares it with its checksum. No snapshot of this opening may be alive.
-    ///
-    /// # Errors
-    /// `Corrupt` if a page is not what was written; `Io`.
-    pub(crate) fn verify(&self) -> Result<()> {
-        let mut open = self.open.lock();
-        let database = open.database.as_mut().ok_or_else(closed)?;
-        if caught(|| database.check_integrity().map_err(from_redb))? {
-            return Ok(());
-        }
-        let message = "the base is damaged: its pages are not what was written";
-        Err(Error::new(ErrorKind::Corrupt, message))
     }
 }

@@ -10,13 +10,16 @@
 mod ending;
 mod fill;
 mod outside;
+mod pages;
 mod region;
 mod spent;
 mod tables;
+pub(super) mod verify;
 
+use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicU64};
 
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction};
 
@@ -84,10 +87,9 @@ pub(crate) struct BaseSnapshot {
     records: ReadOnlyTable<&'static [u8], &'static [u8]>,
     ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
     states: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    ends: ReadOnlyTable<&'static [u8], &'static [u8]>,
     spent: Spent,
     pub(crate) applied: Applied,
-    /// Behind the tables, so that it is dropped after them: redb, where nobody else keeps it open for this state.
-    _owner: Option<Arc<Base>>,
 }
 
 impl std::fmt::Debug for BaseSnapshot {
@@ -99,10 +101,10 @@ impl std::fmt::Debug for BaseSnapshot {
 }
 
 impl Opened {
-    fn snapshot(&self, owner: Option<Arc<Base>>) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         let spent = &self.spent;
-        spent.reading(|| Base::snapshot_of(database, spent.clone(), owner))
+        spent.reading(|| Base::snapshot_of(database, spent.clone()))
     }
 
     /// Lets writes through, and says so to readers outside.
@@ -140,8 +142,12 @@ impl Drop for Opened {
 
 impl Base {
     /// Opens the base that a file has. Nothing is written to the disk before [`Base::arm`].
+    ///
+    /// # Errors
+    /// `Corrupt` if a page is damaged that redb would trust before anybody reads a record, and what redb answers.
     pub(crate) fn open(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Base> {
-        let region = Arc::new(Region::overlaid(disk.clone(), offset));
+        let expected = verify::bookkeeping(&*disk, offset)?;
+        let region = Arc::new(Region::overlaid(disk.clone(), offset, expected));
         let database = open_redb(&region, cache_bytes, false)?;
         Ok(Base::with(disk, offset, cache_bytes, database, region))
     }
@@ -169,18 +175,12 @@ impl Base {
 
     /// How many states are kept for readers of other processes.
     pub(crate) fn kept_outside(&self) -> u64 {
-        self.kept_outside.load(Ordering::Relaxed)
+        self.kept_outside.load(atomic::Ordering::Relaxed)
     }
 
     /// The state after the last [`Base::apply`].
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
-        self.open.lock().snapshot(None)
-    }
-
-    /// The same, for a base that nobody else keeps open: it stays as long as this state of it is read.
-    pub(super) fn into_snapshot(self) -> Result<Arc<BaseSnapshot>> {
-        let base = Arc::new(self);
-        base.open.lock().snapshot(Some(base.clone()))
+        self.open.lock().snapshot()
     }
 
     /// The newest state, after redb was opened anew if the opening in use is spent.
@@ -195,10 +195,10 @@ impl Base {
 
     fn renew(&self, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
         self.open_if_spent(open)?;
-        open.snapshot(None)
+        open.snapshot()
     }
 
-    fn snapshot_of(database: &Database, spent: Spent, owner: Option<Arc<Base>>) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot_of(database: &impl ReadableDatabase, spent: Spent) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -211,9 +211,9 @@ impl Base {
             records: table(RECORDS)?,
             ending: table(ENDING)?,
             states: table(STATES)?,
+            ends: table(ENDS)?,
             spent,
             applied,
-            _owner: owner,
         };
         Ok(Arc::new(snapshot))
     }
@@ -230,9 +230,14 @@ impl Base {
         Ok(dropped.is_some_and(Dropped::may_be_more))
     }
 
+    /// The disk of the file that the base is the end of.
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
     /// How many entries were dropped since the open because they are over.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.dropped.load(atomic::Ordering::Relaxed)
     }
 
     /// Runs one transaction and counts what it dropped; `None` if it changed nothing.
@@ -240,13 +245,13 @@ impl Base {
         let mut open = self.open.lock();
         self.open_if_spent(&mut open)?;
         open.arm(&*self.disk)?;
-        let before = open.snapshot(None)?;
+        let before = open.snapshot()?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let dropped = caught(|| transaction(database))?;
         if let Some(dropped) = dropped {
             let kept = open.outside.superseded(&*self.disk, before);
-            self.kept_outside.store(kept, Ordering::Relaxed);
-            self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+            self.kept_outside.store(kept, atomic::Ordering::Relaxed);
+            self.dropped.fetch_add(dropped.entries, atomic::Ordering::Relaxed);
         }
         Ok(dropped)
     }
@@ -303,10 +308,11 @@ impl Base {
         std::mem::take(&mut open.spent).set();
         // Who reads from outside a state that is not the newest is on their own now, and sees it by the mark.
         open.outside.end(&*self.disk);
-        self.kept_outside.store(0, Ordering::Relaxed);
+        self.kept_outside.store(0, atomic::Ordering::Relaxed);
         open.region.retire();
         open.discard();
-        open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
+        let expected = verify::bookkeeping(&*self.disk, self.offset)?;
+        open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset, expected));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
         Ok(())
     }
@@ -359,6 +365,7 @@ impl BaseSnapshot {
         let spent = self.spent.clone();
         let mut range = spent.reading(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
         let reverse = span.reverse;
+        let mut before: Option<Bytes> = None;
         let next = move || {
             let step = || {
                 let item = if reverse { range.next_back() } else { range.next() };
@@ -366,7 +373,17 @@ impl BaseSnapshot {
                 let (key, value) = item.map_err(from_redb)?;
                 let mut whole = space.key(key.value().len());
                 whole.extend_from_slice(key.value());
-                Ok(Some((Arc::from(whole), Some(Arc::from(value.value())))))
+                let key: Bytes = Arc::from(whole);
+                // Merged with the log, an entry at a wrong place would come back as it once was.
+                let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
+                if before.as_ref().is_some_and(|before| key.cmp(before) != sooner) {
+                    return Err(Error::new(
+                        ErrorKind::Corrupt,
+                        "the base is damaged: its keys are out of order",
+                    ));
+                }
+                before = Some(key.clone());
+                Ok(Some((key, Some(Arc::from(value.value())))))
             };
             spent.reading(step).transpose()
         };

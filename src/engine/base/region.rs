@@ -11,6 +11,7 @@ use std::sync::Arc;
 use redb::StorageBackend;
 
 use super::super::watched::Watched;
+use super::pages::Expected;
 use crate::disk::Disk;
 use crate::sync::{Mutex, RwLock};
 
@@ -25,6 +26,7 @@ pub(super) struct Region {
     /// Held for reading by each call for as long as it takes, so that none goes on in a mode that has ended: a late write
     /// to a retired region would lie in the pages of its successor.
     mode: RwLock<Mode>,
+    expected: Mutex<Expected>,
     /// How many syncs of the file had failed when the first write that no sync covers yet began.
     unsynced_since: Mutex<Option<u64>>,
 }
@@ -48,19 +50,20 @@ struct Overlay {
 impl Region {
     /// A region that writes through at once: for a file under construction.
     pub(super) fn armed(disk: Arc<Watched>, offset: u64) -> Region {
-        Region::with(disk, offset, Mode::Armed)
+        Region::with(disk, offset, Mode::Armed, Expected::default())
     }
 
-    /// A region that holds writes back until [`Region::arm`].
-    pub(super) fn overlaid(disk: Arc<Watched>, offset: u64) -> Region {
-        Region::with(disk, offset, Mode::Overlaid(Overlay::default()))
+    /// A region that holds writes back until [`Region::arm`], and judges what it reads by what is expected.
+    pub(super) fn overlaid(disk: Arc<Watched>, offset: u64, expected: Expected) -> Region {
+        Region::with(disk, offset, Mode::Overlaid(Overlay::default()), expected)
     }
 
-    fn with(disk: Arc<Watched>, offset: u64, mode: Mode) -> Region {
+    fn with(disk: Arc<Watched>, offset: u64, mode: Mode, expected: Expected) -> Region {
         Region {
             disk,
             offset,
             mode: RwLock::new(mode),
+            expected: Mutex::new(expected),
             unsynced_since: Mutex::default(),
         }
     }
@@ -103,10 +106,18 @@ impl Region {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &*self.mode.read() {
-            Mode::Overlaid(overlay) => self.read_overlaid(overlay, offset, out),
-            Mode::Armed => self.disk.read(self.offset + offset, out),
-            Mode::Retired => Err(retired()),
+            Mode::Overlaid(overlay) => self.read_overlaid(overlay, offset, out)?,
+            Mode::Armed => self.disk.read(self.offset + offset, out)?,
+            Mode::Retired => return Err(retired()),
         }
+        if self.expected.lock().passes(offset, out) {
+            return Ok(());
+        }
+        let at = self.offset + offset;
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a page has another checksum than its parent names, offset={at}"),
+        ))
     }
 
     fn read_overlaid(&self, overlay: &Overlay, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -130,6 +141,7 @@ impl Region {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.expected.lock().forget(offset, data.len());
         self.change(
             || self.write_through(offset, data),
             |overlay| self.write_overlaid(overlay, offset, data),

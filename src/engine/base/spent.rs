@@ -1,5 +1,6 @@
 //! Calls of redb: a panic inside it becomes an error, and an opening that is of no more use is remembered as such.
 
+use std::error::Error as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +20,13 @@ impl Spent {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Reads from redb, and notes if it would answer an error from now on. Pages that it calls damaged latch nothing, but a
-    /// lock that a panic went through is of no use any more.
+    /// Reads from redb, and notes if it would answer an error from now on. Pages that it calls damaged latch nothing, but
+    /// those do that the region refused, and a lock that a panic went through is of no use any more.
     pub(super) fn reading<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         let outcome = unwound(call);
         let stays_good = match &outcome {
             Some(Ok(_)) => true,
-            Some(Err(cause)) => cause.kind() == ErrorKind::Corrupt,
+            Some(Err(cause)) => cause.kind() == ErrorKind::Corrupt && !is_of_region(cause),
             None => false,
         };
         if !stays_good {
@@ -33,6 +34,10 @@ impl Spent {
         }
         outcome.unwrap_or_else(|| Err(damaged()))
     }
+}
+
+fn is_of_region(cause: &Error) -> bool {
+    cause.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
 /// Calls redb. It trusts the bytes of its pages, so a panic inside it is a finding about the file, not about the caller.

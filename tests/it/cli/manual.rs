@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::Place;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "demo",
     "init",
     "get",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 22] = [
     "forget",
     "sweep",
     "stats",
+    "check",
     "backup",
     "restore",
     "compact",

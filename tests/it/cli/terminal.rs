@@ -43,6 +43,8 @@ fn shown(place: &Place, args: &[&str]) -> (String, String) {
     (text(output.stdout), text(seen))
 }
 
+const CHECKED: &str = "findings=0 bytes=4276224 frames=0 pages=15 base_verified=true tables=1 records=2 remembered_keys=0 index_entries=0\n";
+
 #[test]
 fn long_work_is_shown_on_a_terminal_and_taken_away_at_its_end() {
     let place = Place::with_store();
@@ -57,6 +59,7 @@ fn long_work_is_shown_on_a_terminal_and_taken_away_at_its_end() {
             "records",
         ),
         (&["keys", "FILE"], "", "keys"),
+        (&["check", "FILE"], CHECKED, "checking"),
     ] {
         let (out, seen) = shown(&place, args);
         assert_eq!(out, answer);

@@ -301,6 +301,7 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
         place.json(&["machine", "FILE", "orders", "--dot"]),
         place.json(&["keys", "FILE"]),
         place.json(&["stats", "FILE"]),
+        place.json(&["check", "FILE"]),
         place.json(&["man"]),
         place.json(&["completions", "zsh"]),
         place.json(&["forget", "FILE", "s/k"]),

@@ -1,0 +1,210 @@
+//! The base as a check reads it: page by page without redb, once by redb's own rules, and then entry by entry.
+//!
+//! No byte of the file changes, and no opening here trusts what redb notes of free pages before that was judged.
+
+use std::io;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend};
+
+use super::pages::{self, Bad, Depth, Expected};
+use super::region::{Backend, Region};
+use super::spent::{Spent, caught};
+use super::{Base, BaseSnapshot, from_redb};
+use crate::disk::Disk;
+use crate::engine::memory::Bytes;
+use crate::engine::space::Space;
+use crate::engine::watched::Watched;
+use crate::error::{Error, ErrorKind, Result};
+
+/// redb's lock byte that says: the file is consistent, and a flag that it is open means no more than that.
+const CONSISTENT_BYTE: u64 = (1 << 62) + 4;
+
+/// Judges every page that is in use. Gives each damaged one by its place in the base, and how many pages were judged.
+pub(in crate::engine) fn pages(disk: &dyn Disk, offset: u64, bad: &mut dyn FnMut(u64, String)) -> Result<u64> {
+    pages::judge(disk, offset, Depth::All, &mut |found| bad(found.at, found.seen))
+        .map(|(judged, _)| judged)
+        .map_err(|cause| Error::io("read the base", None, cause))
+}
+
+/// Judges the pages that redb would trust before anybody reads a record: damage there could make it end the process.
+/// Gives what the others must be.
+///
+/// # Errors
+/// `Corrupt`, naming the first damaged page; what the disk reports.
+pub(super) fn bookkeeping(disk: &dyn Disk, offset: u64) -> Result<Expected> {
+    let mut first = None;
+    let judged = pages::judge(disk, offset, Depth::Bookkeeping, &mut |bad| {
+        first.get_or_insert(bad);
+    });
+    let (_, expected) = judged.map_err(|cause| Error::io("read the base", None, cause))?;
+    match first {
+        None => Ok(expected),
+        Some(bad) => Err(damaged(offset, &bad)),
+    }
+}
+
+/// Lets redb judge a base whose pages are sound; its repairs stay in memory. `false` if it found something to repair.
+pub(in crate::engine) fn integrity(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<bool> {
+    let region = Arc::new(Region::overlaid(disk, offset, Expected::default()));
+    let backend = Backend {
+        region,
+        may_create: false,
+    };
+    caught(|| {
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        let mut database = builder.create_with_backend(backend).map_err(from_redb)?;
+        database.check_integrity().map_err(from_redb)
+    })
+}
+
+/// Judges all of a base: each page by its checksum, and then what redb notes of free pages.
+///
+/// # Errors
+/// `Corrupt`, naming the first damaged page; `Io`.
+pub(in crate::engine) fn sound(disk: &Arc<dyn Disk>, offset: u64, cache_bytes: usize) -> Result<()> {
+    let mut first = None;
+    pages(&**disk, offset, &mut |at, seen| {
+        first.get_or_insert(Bad { at, seen });
+    })?;
+    if let Some(bad) = first {
+        return Err(damaged(offset, &bad));
+    }
+    if integrity(Arc::new(Watched::new(disk.clone())), offset, cache_bytes)? {
+        return Ok(());
+    }
+    let message = "the base is damaged: its notes of free pages are not what its trees say";
+    Err(Error::new(ErrorKind::Corrupt, message))
+}
+
+fn damaged(offset: u64, bad: &Bad) -> Error {
+    let Bad { at, seen } = bad;
+    let message = format!("the base is damaged: {seen}, offset={}", offset + at);
+    Error::new(ErrorKind::Corrupt, message)
+}
+
+/// The last state of a base, for reading only: redb neither writes nor looks at which pages are free. Nobody else need
+/// keep the base open.
+pub(in crate::engine) fn last_state(disk: Arc<Watched>, offset: u64, cache_bytes: usize) -> Result<Arc<BaseSnapshot>> {
+    state_of(disk, offset, cache_bytes, Expected::default())
+}
+
+/// The same, and none of its branches is believed whose parent names another checksum.
+///
+/// # Errors
+/// `Corrupt` also if what redb would trust is damaged.
+pub(in crate::engine) fn judged_state(
+    disk: Arc<Watched>,
+    offset: u64,
+    cache_bytes: usize,
+) -> Result<Arc<BaseSnapshot>> {
+    let expected = bookkeeping(&*disk, offset)?;
+    state_of(disk, offset, cache_bytes, expected)
+}
+
+fn state_of(disk: Arc<Watched>, offset: u64, cache_bytes: usize, expected: Expected) -> Result<Arc<BaseSnapshot>> {
+    let backend = Reading(Backend {
+        region: Arc::new(Region::overlaid(disk, offset, expected)),
+        may_create: false,
+    });
+    caught(|| {
+        let mut builder = Database::builder();
+        builder
+            .set_cache_size(cache_bytes)
+            .set_concurrency_mode(redb::ConcurrencyMode::SingleWriter);
+        let database = builder.open_read_only_with_backend(backend).map_err(from_redb)?;
+        Base::snapshot_of(&database, Spent::default())
+    })
+}
+
+/// A backend that is read only. Whoever opens it has locked the file already, so each lock is granted.
+#[derive(Debug)]
+struct Reading(Backend);
+
+type Granted<T> = Result<T, BackendError>;
+
+impl StorageBackend for Reading {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn write(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn try_lock_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Granted<bool> {
+        Ok(true)
+    }
+
+    fn try_lock_shared_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Granted<bool> {
+        Ok(true)
+    }
+
+    fn lock_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Granted<()> {
+        Ok(())
+    }
+
+    fn lock_shared_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Granted<()> {
+        Ok(())
+    }
+
+    fn unlock_range(&self, _start: Bound<u64>, _end: Bound<u64>) -> Granted<()> {
+        Ok(())
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Granted<bool> {
+        let consistent = Bound::Included(CONSISTENT_BYTE);
+        Ok((start, end) == (consistent, consistent))
+    }
+}
+
+impl BaseSnapshot {
+    /// How many entries the base says it has of a space.
+    pub(in crate::engine) fn stored_len(&self, space: Space) -> Result<u64> {
+        self.len_of(self.table(space))
+    }
+
+    /// How many rows the base says the index of ends has.
+    pub(in crate::engine) fn stored_ends(&self) -> Result<u64> {
+        self.len_of(&self.ends)
+    }
+
+    fn len_of(&self, table: &ReadOnlyTable<&'static [u8], &'static [u8]>) -> Result<u64> {
+        self.spent.reading(|| table.len().map_err(from_redb))
+    }
+
+    /// Whether the index of ends has this row.
+    pub(in crate::engine) fn has_end(&self, row: &[u8]) -> Result<bool> {
+        self.spent
+            .reading(|| Ok(self.ends.get(row).map_err(from_redb)?.is_some()))
+    }
+
+    /// The rows of the index of ends, in their order: row and value.
+    pub(in crate::engine) fn ends(&self) -> Result<impl Iterator<Item = Result<(Bytes, Bytes)>> + use<>> {
+        let spent = self.spent.clone();
+        let mut rows = spent.reading(|| self.ends.range::<&[u8]>(..).map_err(from_redb))?;
+        let next = move || {
+            let step = || {
+                let Some(row) = rows.next() else { return Ok(None) };
+                let (row, value) = row.map_err(from_redb)?;
+                Ok(Some((Arc::from(row.value()), Arc::from(value.value()))))
+            };
+            spent.reading(step).transpose()
+        };
+        Ok(std::iter::from_fn(next))
+    }
+}

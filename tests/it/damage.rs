@@ -1,0 +1,203 @@
+//! Every byte of a small store flipped, one at a time, and every length it can be cut to.
+//!
+//! The store is left as by a kill: frames in both halves of the log, records, states, removed versions and remembered keys in
+//! the base. What must hold for each damaged image:
+//!
+//! 1. `open` answers a store, or `Corrupt`, or `NotAStore` if the file no longer begins as one; it changed nothing then.
+//! 2. Of an open store everything is read. No record, no remembered key and no look-up by state is given with another value,
+//!    version or state than it had, and none that was never there. The one exception: all that was given is the truth without
+//!    the last commit, and the damage lies in the frame of that commit. Nobody can tell it from a torn tail.
+//! 3. If otherwise something is missing, or a count of a state is wrong, and no reading answered an error, then `check` has a
+//!    finding.
+//! 4. A write and a close after that answer something.
+//! 5. `check` answers findings, or `NotAStore` as `open` does, and changes nothing. What `open` refuses it finds.
+//!
+//! And nothing panics, ends the process or waits for ever. `SPRAG_SEED` decides which bytes are taken and what they become;
+//! `SPRAG_DAMAGE=all` takes all of them.
+
+mod contents;
+mod image;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use sprag::testkit::SimDisk;
+use sprag::{Checked, ErrorKind, Store};
+
+use crate::common::{in_time, shared};
+use crate::random::{Random, seed};
+use contents::Contents;
+use image::{Image, options};
+
+/// Of so many bytes the ordinary run takes one.
+const STRIDE: u64 = 16;
+/// Images that are judged between two looks at the clock.
+const TOGETHER: usize = 200;
+
+/// What became of a damaged image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    /// An open refused it.
+    RefusedAtOpen,
+    /// A reading answered an error.
+    RefusedAtReading,
+    /// Only a check finds it.
+    FoundByCheck,
+    /// The last commit is gone, as if its frame had been torn.
+    TornTail,
+    /// Everything is there; a check finds it all the same.
+    HarmlessAndFound,
+    /// Everything is there, and no rule is broken: the bytes say nothing.
+    Harmless,
+}
+
+#[derive(Default)]
+struct Fates(BTreeMap<Fate, u64>);
+
+impl fmt::Display for Fates {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: u64 = self.0.values().sum();
+        write!(out, "{all} images: {:?}", self.0)
+    }
+}
+
+impl Fates {
+    fn of(&self, fate: Fate) -> u64 {
+        self.0.get(&fate).copied().unwrap_or_default()
+    }
+}
+
+fn check(disk: &SimDisk, opened: Option<ErrorKind>) -> Option<Checked> {
+    let before = disk.cache_image();
+    let checked = options().check_on(shared(disk), |_| ());
+    assert!(disk.cache_image() == before && disk.events() == 0, "a check wrote");
+    match checked {
+        Ok(checked) => {
+            assert!(opened.is_none() || !checked.is_sound(), "what open refuses is found");
+            Some(checked)
+        }
+        Err(error) => {
+            let kinds = (Some(error.kind()), opened);
+            assert_eq!(
+                kinds,
+                (Some(ErrorKind::NotAStore), Some(ErrorKind::NotAStore)),
+                "{error:?}"
+            );
+            None
+        }
+    }
+}
+
+/// Judges one image by the rules above.
+fn judge(image: &Image, bytes: Vec<u8>, at: usize) -> Fate {
+    let disk = SimDisk::from_image(bytes.clone());
+    let store = match options().open_on(shared(&disk)) {
+        Ok(store) => store,
+        Err(error) => {
+            let begins = bytes.len() >= 4096 && bytes.starts_with(b"sprag store\0\r\n\x1a\n");
+            let wanted = if begins {
+                ErrorKind::Corrupt
+            } else {
+                ErrorKind::NotAStore
+            };
+            assert_eq!(error.kind(), wanted, "{error:?}");
+            assert!(disk.events() == 0, "a failed open wrote");
+            check(&disk, Some(error.kind()));
+            return Fate::RefusedAtOpen;
+        }
+    };
+    let checked = check(&SimDisk::from_image(bytes), None).expect("what is opened is a store");
+    let seen = Contents::of(&store);
+    write_and_close(store);
+    if seen == image.without_last {
+        assert!(image.last_frame.contains(&at), "the last commit is lost without a word");
+        return Fate::TornTail;
+    }
+    seen.has_nothing_wrong(&image.truth);
+    if seen.failed() {
+        return Fate::RefusedAtReading;
+    }
+    if seen == image.truth {
+        return if checked.is_sound() {
+            Fate::Harmless
+        } else {
+            Fate::HarmlessAndFound
+        };
+    }
+    assert!(!checked.is_sound(), "lost without a word: {}", seen.lacks(&image.truth));
+    Fate::FoundByCheck
+}
+
+/// Whatever they answer, they must answer.
+fn write_and_close(store: Store) {
+    let _ = store.put(image::BLOBS, &1, &"another".to_owned());
+    let _ = store.close();
+}
+
+/// Judges all images that `damaged` makes of the numbers in `places`.
+fn judge_all(
+    image: &Arc<Image>,
+    places: Vec<usize>,
+    damaged: impl Fn(&[u8], usize) -> Vec<u8> + Send + Sync + Copy + 'static,
+) -> Fates {
+    let mut fates = Fates::default();
+    for together in places.chunks(TOGETHER) {
+        let (image, together) = (image.clone(), together.to_vec());
+        let one = move |at: usize| {
+            let judged = catch_unwind(AssertUnwindSafe(|| judge(&image, damaged(&image.bytes, at), at)));
+            judged.unwrap_or_else(|_| panic!("the panic above is that of at={at}"))
+        };
+        let judged = in_time("images", move || together.into_iter().map(one).collect::<Vec<_>>());
+        for fate in judged {
+            *fates.0.entry(fate).or_default() += 1;
+        }
+    }
+    fates
+}
+
+/// Every place, or one of so many, from a random one on.
+fn places(len: usize, random: &mut Random) -> Vec<usize> {
+    if std::env::var("SPRAG_DAMAGE").is_ok_and(|what| what == "all") {
+        return (0..len).collect();
+    }
+    (0..len as u64 / STRIDE)
+        .map(|step| (step * STRIDE + random.below(STRIDE)) as usize)
+        .collect()
+}
+
+#[test]
+fn a_flipped_byte_anywhere_is_refused_or_found_and_no_value_is_wrong() {
+    let begun = Instant::now();
+    let image = Arc::new(Image::new());
+    let seed = seed();
+    let places = places(image.bytes.len(), &mut Random::new(seed));
+    let fates = judge_all(&image, places, move |bytes, at| {
+        let mut damaged = bytes.to_vec();
+        damaged[at] ^= Random::new(seed ^ (at as u64) << 1).below(255) as u8 + 1;
+        damaged
+    });
+    println!("flipped bytes, {:.1?}: {fates}", begun.elapsed());
+    for fate in [
+        Fate::RefusedAtOpen,
+        Fate::RefusedAtReading,
+        Fate::FoundByCheck,
+        Fate::TornTail,
+        Fate::HarmlessAndFound,
+        Fate::Harmless,
+    ] {
+        assert!(fates.of(fate) > 0, "no image of {fate:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_at_any_length_is_refused_or_whole() {
+    let begun = Instant::now();
+    let image = Arc::new(Image::new());
+    let places = places(image.bytes.len(), &mut Random::new(seed()));
+    let fates = judge_all(&image, places, |bytes, at| bytes[..at].to_vec());
+    println!("cut files, {:.1?}: {fates}", begun.elapsed());
+    assert!(fates.of(Fate::RefusedAtOpen) > 0);
+}
