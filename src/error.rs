@@ -21,7 +21,7 @@ pub enum ErrorKind {
     NotAStore,
     /// The file was written by a newer version of this library. Update the program.
     NewerFormat,
-    /// The file breaks a rule of its format. Restore from a copy.
+    /// The file breaks a rule of its format. Restore from a copy; a check lists what is wrong.
     Corrupt,
     /// No room: the disk is full or the log waits for it. Nothing was written; make room and call again.
     Full,
