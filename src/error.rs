@@ -110,6 +110,14 @@ impl Error {
         self.0.kind
     }
 
+    /// Whether it is one of a file: the operating system reported it, or a disk of a test.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        self.0
+            .source
+            .as_ref()
+            .is_some_and(|source| source.is::<std::io::Error>())
+    }
+
     /// What a lower layer attached for the layer that knows its type.
     pub(crate) fn carried<T: 'static>(&self) -> Option<&T> {
         self.0.carried.as_ref().and_then(|any| any.downcast_ref())

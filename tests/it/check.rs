@@ -122,19 +122,17 @@ fn a_sound_store_has_no_findings_and_all_of_it_was_looked_at() {
     assert_eq!(logged.bytes, disk.cache_image().len() as u64);
 }
 
-/// Each forged change, and the one finding that it makes.
-#[test]
-fn each_rule_on_what_is_stored_is_found_with_its_place() {
+/// A forged commit, and the finding that it makes.
+type Case = (Vec<forge::Change>, &'static str);
+
+fn of_states() -> Vec<Case> {
     let entry = |state: &str, key: u64| forge::state_entry(0, state, key);
-    let order = |key: u64, state: Option<&str>| record(0, &key.to_be_bytes(), 5, state, b"x");
     let count = |state: &str| forge::count(0, state);
-    let mut torn = order(1, Some("new"));
-    torn.1[9] ^= 1;
     let lost = vec![(entry("new", 1), None)];
     let led = vec![(entry("packed", 7), Some(vec![]))];
     let full = vec![(entry("new", 1), Some(vec![1]))];
     let nobody = |state| forge::state_entry(9, state, 1);
-    let cases: Vec<(Vec<forge::Change>, &str)> = vec![
+    vec![
         (lost, "table=\"orders\" key=\"1\" | states.missing | state=new"),
         (
             led,
@@ -160,6 +158,14 @@ fn each_rule_on_what_is_stored_is_found_with_its_place() {
             vec![(count("packed"), None)],
             "table=\"orders\" | states.count | state=packed, stored=0, found=1",
         ),
+    ]
+}
+
+fn of_records() -> Vec<Case> {
+    let order = |key: u64, state: Option<&str>| record(0, &key.to_be_bytes(), 5, state, b"x");
+    let mut torn = order(1, Some("new"));
+    torn.1[9] ^= 1;
+    vec![
         (
             vec![(torn.0, Some(torn.1))],
             "table=\"orders\" key=\"1\" | record | stored record is not what was written under this key (checksum), bytes=11",
@@ -176,6 +182,11 @@ fn each_rule_on_what_is_stored_is_found_with_its_place() {
             vec![forge::put(record(7, b"abc", 1, None, b"x"))],
             "table=\"7\" key=\"abc\" | record.table | there is no such table",
         ),
+    ]
+}
+
+fn of_the_store_itself() -> Vec<Case> {
+    vec![
         (
             vec![(vec![0, b'r', 0, 0, 0, 7], Some(vec![0; 8]))],
             "table=\"7\" | catalogue.removed | there is no such table",
@@ -204,7 +215,12 @@ fn each_rule_on_what_is_stored_is_found_with_its_place() {
             vec![(vec![9, 1, 2], Some(vec![]))],
             "entry of log key=\"\\t\\x01\\x02\" | log.space | first_byte=Some(9)",
         ),
-    ];
+    ]
+}
+
+#[test]
+fn each_rule_on_what_is_stored_is_found_with_its_place() {
+    let cases = [of_states(), of_records(), of_the_store_itself()].concat();
     let bytes = in_the_log();
     for (changes, wanted) in cases {
         let checked = check(Forged::new(&bytes).with(&changes));
