@@ -21,7 +21,7 @@ pub enum ErrorKind {
     NotAStore,
     /// The file was written by a newer version of this library. Update the program.
     NewerFormat,
-    /// The file breaks a rule of its format. Restore from a copy.
+    /// The file breaks a rule of its format. Restore from a copy; a check lists what is wrong.
     Corrupt,
     /// No room: the disk is full or the log waits for it. Nothing was written; make room and call again.
     Full,
@@ -108,6 +108,14 @@ impl Error {
     /// What a caller can do about it.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Whether it is one of a file: the operating system reported it, or a disk of a test.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        self.0
+            .source
+            .as_ref()
+            .is_some_and(|source| source.is::<std::io::Error>())
     }
 
     /// What a lower layer attached for the layer that knows its type.

@@ -134,6 +134,8 @@ mod guide {
     mod batches {}
     #[doc = include_str!("../docs/guide/conditional-writes.md")]
     mod conditional_writes {}
+    #[doc = include_str!("../docs/guide/damage.md")]
+    mod damage {}
     #[doc = include_str!("../docs/guide/from-sqlite.md")]
     mod from_sqlite {}
     #[doc = include_str!("../docs/guide/operations.md")]

@@ -139,6 +139,11 @@ impl FileDisk {
         &self.0.path
     }
 
+    /// Whether a path leads to this file.
+    pub(crate) fn is_at(&self, path: &Path) -> Result<bool> {
+        still_at(path, &self.0.file)
+    }
+
     pub(super) fn file(&self) -> &File {
         &self.0.file
     }

@@ -150,12 +150,12 @@ impl Look {
     fn begin(&self) -> Result<Seen> {
         for _ in 0..TRIES_MAX {
             let guarded = Guarded::begin(self.disk.clone(), base_begins(&self.superblock), self.places.clone())
-                .map_err(|cause| Error::io("look at the file", None, cause))?;
+                .map_err(looked)?;
             let guarded = Arc::new(guarded);
             match self.begin_at(&guarded) {
                 Ok(seen) => return Ok(seen),
                 // What was found while pages were used again says nothing about the file.
-                Err(_) if guarded.moved() => {}
+                Err(_) if guarded.moved().map_err(looked)? => {}
                 Err(cause) => return Err(cause),
             }
         }
@@ -170,7 +170,6 @@ impl Look {
         let base = base::judged_state(watched, base_begins(&self.superblock), self.settings.cache_bytes)?;
         let applied = base.applied;
         let halves = read_halves(&*self.disk, &self.superblock)?;
-        let looked = |cause| Error::io("look at the file", None, cause);
         guarded.holds().map_err(looked)?;
         let stamp = self.superblock.stamp();
         let runs = if guarded.has_writer() {
@@ -210,7 +209,7 @@ impl Look {
             }
         }
         // Frames lie untouched as long as the base is the one that they continue.
-        if before.guarded.moved() {
+        if before.guarded.moved().map_err(looked)? {
             return Ok(None);
         }
         if end.sequence == before.view.sequence {
@@ -256,7 +255,6 @@ impl Seen {
 
 /// The disk of a file that nobody writes to; as soon as somebody does, it fails with `Busy`. `None` if somebody does now.
 pub(crate) fn at_rest(disk: &Arc<dyn Disk>) -> Result<Option<Arc<dyn Disk>>> {
-    let looked = |cause| Error::io("look at the file", None, cause);
     // Whoever is not told where the base begins has nothing to hold on to: it is damaged, and read as it is.
     let Ok(superblock) = read_superblock(&**disk) else {
         return Ok(Some(disk.clone()));
@@ -346,8 +344,8 @@ impl Guarded {
     }
 
     /// Whether the base is in another state by now, or may be.
-    fn moved(&self) -> bool {
-        !header_of(&*self.disk, self.base_at).is_ok_and(|header| header == self.header)
+    fn moved(&self) -> io::Result<bool> {
+        Ok(header_of(&*self.disk, self.base_at)? != self.header)
     }
 
     /// From now on the base may move on, if this state is kept.
@@ -377,7 +375,7 @@ impl Guarded {
                 *mark = Mark::set(&self.disk, marks, &self.places, place).ok();
             }
         }
-        if self.moved() {
+        if self.moved()? {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
                 "the file was changed by a writer that did not know of this look; read again",
@@ -385,6 +383,10 @@ impl Guarded {
         }
         Ok(())
     }
+}
+
+fn looked(cause: io::Error) -> Error {
+    Error::io("look at the file", None, cause)
 }
 
 fn header_of(disk: &dyn Disk, base_at: u64) -> io::Result<Vec<u8>> {

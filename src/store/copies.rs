@@ -129,12 +129,16 @@ impl Options {
     ///
     /// # Errors
     /// As [`Options::restore`]. For what is at `to`: `Busy` if somebody has it open, `NotAStore`, `NewerFormat`, `Invalid` if
-    /// it has a second name (a hard link). It is untouched then. `InDoubt` if the new store is there and a power loss may bring
+    /// it has a second name (a hard link) or is the source. It is untouched then. `InDoubt` if the new store is there and a power loss may bring
     /// the old one back: call again.
     pub fn restore_over(self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Restored> {
         let (from, to) = (from.as_ref(), to.as_ref());
         match FileDisk::open(to, self.wait) {
             Ok(held) => {
+                if held.is_at(from)? {
+                    let message = format!("source and target are one file, path={}", to.display());
+                    return Err(Error::new(ErrorKind::Invalid, message));
+                }
                 check_replaceable(&held)
                     .map_err(|cause| cause.within(format!("not replaced, path={}", to.display())))?;
                 self.restore_to(from, to, || create::replace(&held))

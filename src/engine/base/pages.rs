@@ -29,15 +29,6 @@ const BRANCH: u8 = 2;
 /// No tree of this fan-out is deeper.
 const DEPTH_MAX: usize = 64;
 
-/// How far a walk goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Depth {
-    /// What redb keeps for itself, and the roots of all tables.
-    Bookkeeping,
-    /// Every page in use.
-    All,
-}
-
 /// Damage that a walk met.
 #[derive(Debug)]
 pub(super) struct Bad {
@@ -54,6 +45,8 @@ struct Pages<'a> {
     geometry: Geometry,
     /// Pages that may still be visited: no more than the file has.
     left: u64,
+    /// Which tables are judged, by their names; of the others only where they begin.
+    judged: &'a dyn Fn(&[u8]) -> bool,
     bad: &'a mut dyn FnMut(Bad),
     expected: Expected,
 }
@@ -132,22 +125,22 @@ struct Widths {
 /// What the values of a tree are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// Tables, whose own trees begin there.
+    /// Tables, whose own trees begin there: redb's, or the store's.
     Tables {
-        follow: bool,
+        of_redb: bool,
     },
     Values,
 }
 
 /// Walks the trees of the base that begins at `offset`. Gives how many pages it judged, and what those must be that it
-/// left out.
+/// left out: tables of the store that are not `judged`.
 ///
 /// # Errors
 /// What the disk reports. Damage goes to `bad`.
 pub(super) fn judge(
     disk: &dyn Disk,
     offset: u64,
-    depth: Depth,
+    judged: &dyn Fn(&[u8]) -> bool,
     bad: &mut dyn FnMut(Bad),
 ) -> io::Result<(u64, Expected)> {
     let len = disk.len()?.saturating_sub(offset);
@@ -174,15 +167,16 @@ pub(super) fn judge(
         len,
         geometry,
         left: pages_max,
+        judged,
         bad,
         expected: Expected {
             geometry,
             ..Expected::default()
         },
     };
-    for (root, follow) in [(system, true), (user, depth == Depth::All)] {
+    for (root, of_redb) in [(system, true), (user, false)] {
         if let Some(root) = root {
-            pages.tree(root, Widths::default(), Holds::Tables { follow }, 0)?;
+            pages.tree(root, Widths::default(), Holds::Tables { of_redb }, 0)?;
         }
     }
     Ok((pages_max - pages.left + 1, pages.expected))
@@ -253,15 +247,14 @@ impl Pages<'_> {
                     self.tree(below, widths, holds, depth + 1)?;
                 }
             }
-            (_, Holds::Tables { follow: true }) => {
-                for (root, widths) in tables(&page) {
-                    self.tree(root, widths, Holds::Values, depth + 1)?;
-                }
-            }
-            // Tables of the store itself: their keys and values are of any length.
-            (_, Holds::Tables { follow: false }) => {
-                for (root, _) in tables(&page) {
-                    self.expected.expect(root);
+            (_, Holds::Tables { of_redb }) => {
+                for Root { name, child, widths } in roots(&page) {
+                    if of_redb || (self.judged)(name) {
+                        self.tree(child, widths, Holds::Values, depth + 1)?;
+                    } else {
+                        // Keys and values of the store's tables are of any length.
+                        self.expected.expect(child);
+                    }
                 }
             }
             (_, Holds::Values) => {}
@@ -349,14 +342,22 @@ fn children(page: &[u8]) -> Vec<Child> {
     (0..count).filter_map(one).collect()
 }
 
-/// The trees of the tables that a leaf defines.
-fn tables(page: &[u8]) -> Vec<(Child, Widths)> {
+/// Where a table begins.
+struct Root<'a> {
+    name: &'a [u8],
+    child: Child,
+    widths: Widths,
+}
+
+/// The tables that a leaf defines, without those that are empty.
+fn roots(page: &[u8]) -> Vec<Root<'_>> {
     let count = count_of(page).unwrap_or_default();
-    let mut begins = keys_end(page, Widths::default(), count);
+    let (mut name_at, mut value_at) = (4 + 8 * count, keys_end(page, Widths::default(), count));
     let one = |index: usize| {
-        let ends = offset_at(page, 4 + 4 * count + 4 * index)?;
-        let value = page.get(begins.replace(ends)?..ends)?;
-        let is_there = *value.get(9)? != 0;
+        let name_ends = offset_at(page, 4 + 4 * index)?;
+        let value_ends = offset_at(page, 4 + 4 * count + 4 * index)?;
+        let name = page.get(std::mem::replace(&mut name_at, name_ends)..name_ends)?;
+        let value = page.get(value_at.replace(value_ends)?..value_ends)?;
         let width = |at: usize| match value.get(at) {
             Some(0) | None => None,
             Some(_) => offset_at(value, at + 1),
@@ -365,9 +366,8 @@ fn tables(page: &[u8]) -> Vec<(Child, Widths)> {
             key: width(42),
             value: width(47),
         };
-        is_there
-            .then(|| child_at(value, 10).map(|root| (root, widths)))
-            .flatten()
+        let child = child_at(value, 10).filter(|_| value.get(9) != Some(&0))?;
+        Some(Root { name, child, widths })
     };
     (0..count).filter_map(one).collect()
 }

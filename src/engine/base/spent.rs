@@ -1,6 +1,5 @@
 //! Calls of redb: a panic inside it becomes an error, and an opening that is of no more use is remembered as such.
 
-use std::error::Error as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +25,7 @@ impl Spent {
         let outcome = unwound(call);
         let stays_good = match &outcome {
             Some(Ok(_)) => true,
-            Some(Err(cause)) => cause.kind() == ErrorKind::Corrupt && !is_of_region(cause),
+            Some(Err(cause)) => cause.kind() == ErrorKind::Corrupt && !cause.is_of_disk(),
             None => false,
         };
         if !stays_good {
@@ -34,10 +33,6 @@ impl Spent {
         }
         outcome.unwrap_or_else(|| Err(damaged()))
     }
-}
-
-fn is_of_region(cause: &Error) -> bool {
-    cause.source().is_some_and(|source| source.is::<std::io::Error>())
 }
 
 /// Calls redb. It trusts the bytes of its pages, so a panic inside it is a finding about the file, not about the caller.

@@ -6,12 +6,12 @@ use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend};
+use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend, TableHandle};
 
-use super::pages::{self, Bad, Depth, Expected};
+use super::pages::{self, Bad, Expected};
 use super::region::{Backend, Region};
 use super::spent::{Spent, caught};
-use super::{Base, BaseSnapshot, from_redb};
+use super::{Base, BaseSnapshot, ENGINE, META, from_redb};
 use crate::disk::Disk;
 use crate::engine::memory::Bytes;
 use crate::engine::space::Space;
@@ -23,19 +23,21 @@ const CONSISTENT_BYTE: u64 = (1 << 62) + 4;
 
 /// Judges every page that is in use. Gives each damaged one by its place in the base, and how many pages were judged.
 pub(in crate::engine) fn pages(disk: &dyn Disk, offset: u64, bad: &mut dyn FnMut(u64, String)) -> Result<u64> {
-    pages::judge(disk, offset, Depth::All, &mut |found| bad(found.at, found.seen))
+    pages::judge(disk, offset, &|_| true, &mut |found| bad(found.at, found.seen))
         .map(|(judged, _)| judged)
         .map_err(|cause| Error::io("read the base", None, cause))
 }
 
-/// Judges the pages that redb would trust before anybody reads a record: damage there could make it end the process.
+/// Judges the pages that are trusted before anybody reads a record: redb's own, since damage in them could make it end the
+/// process, and the small tables of the store, whose entries say where the log continues and which versions were given.
 /// Gives what the others must be.
 ///
 /// # Errors
 /// `Corrupt`, naming the first damaged page; what the disk reports.
 pub(super) fn bookkeeping(disk: &dyn Disk, offset: u64) -> Result<Expected> {
     let mut first = None;
-    let judged = pages::judge(disk, offset, Depth::Bookkeeping, &mut |bad| {
+    let ours = [META.name(), ENGINE.name()].map(str::as_bytes);
+    let judged = pages::judge(disk, offset, &|name| ours.contains(&name), &mut |bad| {
         first.get_or_insert(bad);
     });
     let (_, expected) = judged.map_err(|cause| Error::io("read the base", None, cause))?;

@@ -260,7 +260,7 @@ pub(crate) fn damage_of<T>(
 fn is_damage(cause: &Error) -> bool {
     match cause.kind() {
         ErrorKind::Corrupt | ErrorKind::NewerFormat | ErrorKind::Decode | ErrorKind::Invalid => true,
-        ErrorKind::Io => !cause.source().is_some_and(|source| source.is::<std::io::Error>()),
+        ErrorKind::Io => !cause.is_of_disk(),
         _ => false,
     }
 }

@@ -157,7 +157,8 @@ fn what_only_reads_works_while_another_process_has_the_file_open() {
     for ((args, alone), beside) in READING.iter().zip(&alone).zip(&beside) {
         assert_eq!((beside.code, &beside.err), (Some(0), &String::new()), "{args:?}");
         assert!(!beside.out.is_empty(), "{args:?}");
-        if args[0] != "stats" {
+        // Of a file that somebody writes to, pages are not judged; and a store that is opened to write has another sequence.
+        if !["stats", "check"].contains(&args[0]) {
             assert_eq!(without_times(&beside.out), without_times(&alone.out), "{args:?}");
         }
     }

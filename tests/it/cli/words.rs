@@ -282,11 +282,7 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
             .collect();
         assert!(words.contains(kind), "{kind} is not in the help");
     }
-    let store = Store::open(&place.file).expect("the store");
-    store
-        .put(Table::<u64, u64, Order>::new("orders"), &1, &1)
-        .expect("a put");
-    store.close().expect("closed");
+    put_order(&place);
     let once = ["put", "FILE", "users", "ada", "1", "--once", "s/k", "--keep", "1h"];
     let other = place.path("other.sprag");
     let answers = [
@@ -320,6 +316,13 @@ fn the_help_tells_every_kind_of_error_and_every_field() {
             );
         }
     }
+}
+
+fn put_order(place: &Place) {
+    let store = Store::open(&place.file).expect("the store");
+    let orders = Table::<u64, u64, Order>::new("orders");
+    store.put(orders, &1, &1).expect("a put");
+    store.close().expect("closed");
 }
 
 /// The names of all fields, also of those inside.

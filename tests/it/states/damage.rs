@@ -7,6 +7,7 @@ use sprag::{Error, ErrorKind, Options, Store};
 
 use super::OrderState::{Cancelled, New, Packed};
 use super::{ORDERS, keys_of, reading, writing};
+use crate::check::forge;
 use crate::common::{shared, small, text_of};
 
 /// The entry of a record of the first table, as the base has it.
@@ -74,11 +75,19 @@ fn an_entry_whose_record_is_in_another_state_is_corrupt() {
     assert_eq!(listed(&store, New), [Ok(10)]);
 }
 
-/// The count lies before the number of the next table, which is 1.
+/// 77 new orders, and a commit that makes their count another one.
 fn with_count(to: u64) -> Store {
-    let orders: Vec<_> = (1..=77).map(|key| (key, New)).collect();
-    let value = |count: u64| [&count.to_be_bytes()[..], &[0, 0, 0, 1]].concat();
-    damaged(&orders, &value(77), &value(to))
+    let disk = SimDisk::new();
+    let store = small().create_on(shared(&disk)).expect("a store");
+    writing(&store, |tx| {
+        (1..=77).try_for_each(|key| tx.put(ORDERS, &key, &key).map(drop))
+    });
+    let count = (forge::count(0, "new"), Some(to.to_be_bytes().to_vec()));
+    let bytes = forge::Forged::new(&disk.kill().cache_image()).with(&[count]);
+    drop(store);
+    Options::new()
+        .open_on(Arc::new(SimDisk::from_image(bytes)))
+        .expect("opened")
 }
 
 #[test]
