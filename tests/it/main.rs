@@ -32,6 +32,7 @@ mod model;
 mod random;
 mod reports_cv;
 mod reports_id;
+mod reports_io;
 mod reports_kv;
 mod reports_sm;
 mod reports_tx;
