@@ -27,6 +27,9 @@ pub struct Stats {
     /// The highest wall time ever seen, in nanoseconds since 1970. Far ahead of the wall clock, it keeps keys from
     /// ageing while the store is closed; `clock reset` takes it back.
     pub highest_wall_ns: i64,
+    /// Whether the path that the store was opened at leads to its file. If not, the file was removed, moved or replaced while
+    /// it was open: this handle goes on with the file that it holds, which nobody will find again.
+    pub is_at_its_path: bool,
 }
 
 impl From<Figures> for Stats {
@@ -42,6 +45,7 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            is_at_its_path,
         } = figures;
         Stats {
             sequence,
@@ -54,6 +58,7 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            is_at_its_path,
         }
     }
 }

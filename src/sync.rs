@@ -46,6 +46,18 @@ pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, l
     signal.wait_for(guard, limit).timed_out()
 }
 
+/// Takes a lock unless that takes longer than `limit`.
+#[cfg(not(loom))]
+pub(crate) fn lock_within<T>(mutex: &Mutex<T>, limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock_for(limit)
+}
+
+/// A model has no time.
+#[cfg(loom)]
+pub(crate) fn lock_within<T>(mutex: &Mutex<T>, _limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
+}
+
 /// Starts a named thread of the running model.
 #[cfg(loom)]
 pub(crate) fn spawn<T: Send + 'static>(

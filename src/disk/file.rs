@@ -187,6 +187,11 @@ impl Disk for FileDisk {
         self.0.check_length(len, 0)?;
         self.0.file.set_len(len)
     }
+
+    fn is_at_its_path(&self) -> bool {
+        // A path that cannot be looked at leads nobody here.
+        still_at(&self.0.path, &self.0.file).unwrap_or(false)
+    }
 }
 
 impl Inner {

@@ -61,4 +61,8 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     /// # Errors
     /// What the operating system reports.
     fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Whether whoever opens the path gets this file: not after it was removed or replaced. What has no path is never lost.
+    fn is_at_its_path(&self) -> bool {
+        true
+    }
 }

@@ -109,6 +109,7 @@ pub(crate) struct Figures {
     pub(crate) log_used_bytes: u64,
     pub(crate) retention_ns: u64,
     pub(crate) highest_wall_ns: i64,
+    pub(crate) is_at_its_path: bool,
 }
 
 impl Engine {
@@ -180,6 +181,7 @@ impl Engine {
             let Position { used, .. } = stage.mark.position;
             (stage.mark.sequence, used, core.shared.frozen().is_some())
         };
+        let is_at_its_path = core.group.env().is_at_its_path();
         let retention = core.retention.lock();
         let counters = &core.group.env().counters;
         Ok(Figures {
@@ -193,6 +195,7 @@ impl Engine {
             log_used_bytes,
             retention_ns: retention.now_ns(),
             highest_wall_ns: retention.highest_wall_ns(),
+            is_at_its_path,
         })
     }
 

@@ -79,4 +79,8 @@ impl Disk for Watched {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.disk.set_len(len)
     }
+
+    fn is_at_its_path(&self) -> bool {
+        self.disk.is_at_its_path()
+    }
 }

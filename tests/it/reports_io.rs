@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use sprag::testkit::{CrashPlan, Disk, EventKind, FaultKind, FaultMode, SimDisk};
 use sprag::{Batch, Error, ErrorKind, Store, Table};
 
-use crate::common::{Gate, Opens, folder, in_time, kind_of, shared, small};
+use crate::common::{Gate, Opens, folder, in_time, kind_of, shared, skipped, small};
 
 const VALUES: Table<u64, Vec<u8>> = Table::new("values");
 
@@ -342,7 +342,7 @@ fn a_real_disk_that_is_full_is_full_and_no_signal_and_opens_again_full_or_not() 
         String::from_utf8_lossy(&out.stderr),
     );
     if !text.contains("fill=") {
-        println!("!! SKIPPED: no small file system of our own here: {errors}");
+        skipped(&format!("no small file system of our own: {errors}"));
         return;
     }
     // 134 is its own abort at the end.

@@ -9,23 +9,23 @@
 
 mod ending;
 mod region;
+mod snapshot;
 mod spent;
 
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition, WriteTransaction};
+use redb::{Database, Durability, Table, TableDefinition, WriteTransaction};
 
-use super::memory::{Bytes, Memory};
+use super::memory::Memory;
 use super::space::Space;
-use super::view::{Layer, Span};
 use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use ending::{Dropped, change_ending, drop_ended};
 use region::{Backend, Region};
+pub(crate) use snapshot::BaseSnapshot;
 use spent::{Spent, caught};
 
 type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -52,12 +52,18 @@ pub(crate) struct Applied {
 /// The open base.
 #[derive(Debug)]
 pub(crate) struct Base {
+    home: Arc<Home>,
+    /// Entries that were dropped since the open because they are over.
+    dropped: AtomicU64,
+}
+
+/// Where redb is opened, and opened anew.
+#[derive(Debug)]
+struct Home {
     disk: Arc<Watched>,
     offset: u64,
     cache_bytes: usize,
     open: Mutex<Opened>,
-    /// Entries that were dropped since the open because they are over.
-    dropped: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -68,29 +74,11 @@ struct Opened {
     spent: Spent,
 }
 
-/// One state of the base; readers hold it as long as they like, and pin its pages.
-pub(crate) struct BaseSnapshot {
-    meta: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    records: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    states: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    spent: Spent,
-    pub(crate) applied: Applied,
-}
-
-impl std::fmt::Debug for BaseSnapshot {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("BaseSnapshot")
-            .field("applied", &self.applied)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Opened {
-    fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot(&self, home: &Arc<Home>) -> Result<Arc<BaseSnapshot>> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         let spent = &self.spent;
-        spent.reading(|| Base::snapshot_of(database, spent.clone()))
+        spent.reading(|| BaseSnapshot::of(database, spent.clone(), home))
     }
 
     /// Drops redb, which commits once more if it can. Whoever wants to know how that went calls [`Base::close`].
@@ -127,7 +115,7 @@ impl Base {
     }
 
     fn with(disk: Arc<Watched>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
-        Base {
+        let home = Home {
             disk,
             offset,
             cache_bytes,
@@ -136,13 +124,16 @@ impl Base {
                 region,
                 spent: Spent::default(),
             }),
+        };
+        Base {
+            home: Arc::new(home),
             dropped: AtomicU64::new(0),
         }
     }
 
     /// Makes everything the base shows durable, and lets its writes through.
     pub(crate) fn arm(&self) -> Result<()> {
-        let region = self.open.lock().region.clone();
+        let region = self.home.open.lock().region.clone();
         region
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))
@@ -150,41 +141,18 @@ impl Base {
 
     /// The state after the last [`Base::apply`].
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
-        self.open.lock().snapshot()
+        self.home.open.lock().snapshot(&self.home)
     }
 
     /// The newest state, after redb was opened anew if the opening in use is spent.
     pub(crate) fn renewed(&self) -> Result<Arc<BaseSnapshot>> {
-        self.renew(&mut self.open.lock())
+        self.home.renew(&mut self.home.open.lock())
     }
 
     /// The same for a reader, who waits for nobody: `None` while somebody else is at the base.
     pub(crate) fn renewed_if_free(&self) -> Result<Option<Arc<BaseSnapshot>>> {
-        self.open.try_lock().map(|mut open| self.renew(&mut open)).transpose()
-    }
-
-    fn renew(&self, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
-        self.open_if_spent(open)?;
-        open.snapshot()
-    }
-
-    fn snapshot_of(database: &Database, spent: Spent) -> Result<Arc<BaseSnapshot>> {
-        let reading = database.begin_read().map_err(from_redb)?;
-        let table = |definition| reading.open_table(definition).map_err(missing);
-        let engine = table(ENGINE)?;
-        let stored = engine.get(APPLIED_KEY).map_err(from_redb)?;
-        let applied = stored
-            .and_then(|guard| Applied::decode(guard.value()))
-            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the base does not say up to where it was filled"))?;
-        let snapshot = BaseSnapshot {
-            meta: table(META)?,
-            records: table(RECORDS)?,
-            ending: table(ENDING)?,
-            states: table(STATES)?,
-            spent,
-            applied,
-        };
-        Ok(Arc::new(snapshot))
+        let open = self.home.open.try_lock();
+        open.map(|mut open| self.home.renew(&mut open)).transpose()
     }
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
@@ -206,8 +174,8 @@ impl Base {
 
     /// Runs one transaction and counts what it dropped.
     fn write(&self, transaction: impl FnOnce(&Database) -> Result<Dropped>) -> Result<Dropped> {
-        let mut open = self.open.lock();
-        self.open_if_spent(&mut open)?;
+        let mut open = self.home.open.lock();
+        self.home.open_if_spent(&mut open)?;
         open.region
             .arm()
             .map_err(|cause| Error::io("write to the base", None, cause))?;
@@ -273,7 +241,22 @@ impl Base {
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
     pub(crate) fn reopen(&self) -> Result<()> {
-        self.open_anew(&mut self.open.lock())
+        self.home.open_anew(&mut self.home.open.lock())
+    }
+
+    /// Closes redb; later calls answer `Closed`.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self.home.open.lock().database.take() {
+            Some(database) => caught(|| database.close().map_err(from_redb)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Home {
+    fn renew(self: &Arc<Home>, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
+        self.open_if_spent(open)?;
+        open.snapshot(self)
     }
 
     fn open_if_spent(&self, open: &mut Opened) -> Result<()> {
@@ -290,75 +273,6 @@ impl Base {
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
         Ok(())
-    }
-
-    /// Closes redb; later calls answer `Closed`.
-    pub(crate) fn close(&self) -> Result<()> {
-        match self.open.lock().database.take() {
-            Some(database) => caught(|| database.close().map_err(from_redb)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl BaseSnapshot {
-    /// Whether reads of it fail from now on, until redb was opened anew.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.spent.is_set()
-    }
-
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some((space, key)) = Space::split(key) else {
-            return Ok(None);
-        };
-        self.spent.reading(|| {
-            let found = self.table(space).get(key).map_err(from_redb)?;
-            Ok(found.map(|guard| Arc::from(guard.value())))
-        })
-    }
-
-    /// The entries inside `span`, in the order of the scan.
-    pub(crate) fn range(&self, span: &Span) -> Result<Layer<'static>> {
-        let space_of = |bound: Bound<&[u8]>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
-            Bound::Unbounded => None,
-        };
-        let Some(space) = space_of(span.start_bound()) else {
-            return Ok(Box::new(std::iter::empty()));
-        };
-        let inside = |key: &'_ [u8]| key.get(1..).unwrap_or_default().to_vec();
-        let from = span.start_bound().map(inside);
-        // A span that ends in the next space covers the rest of its own.
-        let to = if space_of(span.end_bound()) == Some(space) {
-            span.end_bound().map(inside)
-        } else {
-            Bound::Unbounded
-        };
-        let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let spent = self.spent.clone();
-        let mut range = spent.reading(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
-        let reverse = span.reverse;
-        let next = move || {
-            let step = || {
-                let item = if reverse { range.next_back() } else { range.next() };
-                let Some(item) = item else { return Ok(None) };
-                let (key, value) = item.map_err(from_redb)?;
-                let mut whole = space.key(key.value().len());
-                whole.extend_from_slice(key.value());
-                Ok(Some((Arc::from(whole), Some(Arc::from(value.value())))))
-            };
-            spent.reading(step).transpose()
-        };
-        Ok(Box::new(std::iter::from_fn(next)))
-    }
-
-    fn table(&self, space: Space) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
-        match space {
-            Space::Meta => &self.meta,
-            Space::Records => &self.records,
-            Space::Ending => &self.ending,
-            Space::States => &self.states,
-        }
     }
 }
 
@@ -438,7 +352,8 @@ fn from_redb(cause: impl Into<redb::Error>) -> Error {
             let message = format!("the base has a format of another version, base_format={version}");
             Error::new(ErrorKind::NewerFormat, message)
         }
-        redb::Error::DatabaseClosed => closed(),
+        // Nobody reads a store that is closed: the opening that this snapshot is of was given up after an error.
+        redb::Error::DatabaseClosed => Error::new(ErrorKind::Io, "the base was opened anew meanwhile"),
         other => Error::with_source(ErrorKind::Io, "the base refused the call", other.to_string()),
     }
 }
