@@ -30,6 +30,9 @@ pub struct Stats {
     /// Whether the path that the store was opened at leads to its file. If not, the file was removed, moved or replaced while
     /// it was open: this handle goes on with the file that it holds, which nobody will find again.
     pub is_at_its_path: bool,
+    /// How many commits there are since the state of the base that the oldest reader holds; 0 if no reader holds one from before
+    /// the last checkpoint. While it does, the space that these commits freed is not used again, so the file grows.
+    pub oldest_reader_behind: u64,
 }
 
 impl From<Figures> for Stats {
@@ -46,6 +49,7 @@ impl From<Figures> for Stats {
             retention_ns,
             highest_wall_ns,
             is_at_its_path,
+            oldest_reader_behind,
         } = figures;
         Stats {
             sequence,
@@ -59,6 +63,7 @@ impl From<Figures> for Stats {
             retention_ns,
             highest_wall_ns,
             is_at_its_path,
+            oldest_reader_behind,
         }
     }
 }

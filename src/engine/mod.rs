@@ -110,6 +110,7 @@ pub(crate) struct Figures {
     pub(crate) retention_ns: u64,
     pub(crate) highest_wall_ns: i64,
     pub(crate) is_at_its_path: bool,
+    pub(crate) oldest_reader_behind: u64,
 }
 
 impl Engine {
@@ -196,6 +197,7 @@ impl Engine {
             retention_ns: retention.now_ns(),
             highest_wall_ns: retention.highest_wall_ns(),
             is_at_its_path,
+            oldest_reader_behind: core.shared.oldest_read().map_or(0, |oldest| sequence - oldest),
         })
     }
 

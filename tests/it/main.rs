@@ -17,6 +17,7 @@ mod crash;
 mod demo;
 mod disk;
 mod faults;
+mod growth;
 mod guide;
 mod healing;
 mod hostile;
