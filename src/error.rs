@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Io,
     /// The store was closed, or its background thread is gone. Open it again.
     Closed,
-    /// A sync failed and the outcome is not known. Call again with the same remembered key.
+    /// A sync failed, or takes too long, and the outcome is not known. Call again with the same remembered key.
     InDoubt,
     /// A key, a value or a commit exceeds a limit named in the message. Make it smaller.
     TooLarge,

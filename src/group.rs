@@ -12,16 +12,19 @@
 //! - `durable <= handed <= staged`, and the lot holds exactly the sequences above `handed`; it is there if any is.
 //! - At most one thread is inside `GroupEnv::hand_over`, and `leading` says whether one is.
 //! - Nobody leading and no doubt: `handed == durable`. In doubt: nothing is pending, and only [`Group::begin`] leads.
-//! - Every wait ends, also if the environment fails or panics, and says `Ok` only of what is durable.
+//! - Every wait ends, also if the environment fails or panics, and says `Ok` only of what is durable. Who waits for another
+//!   thread's round is told after a while that its outcome is not known, and leaves; whoever leads is bound to its round.
 //!
 //! Not here: room, bytes and how they are written again (`engine`), snapshots, the writer lock that stagers hold.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
+use crate::limits;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, wait_at_most};
 
 #[cfg(all(test, loom))]
 mod models;
@@ -48,6 +51,8 @@ pub(crate) struct Group<E: GroupEnv> {
     /// Who waits for round n sleeps on `turns[n % 2]`. Two are enough: when round n ends all its sleepers are woken,
     /// so that only those of round n + 1 still sleep when somebody can first wait for round n + 2.
     turns: [Condvar; 2],
+    /// How long somebody waits for a round that another thread runs.
+    patience: Duration,
 }
 
 /// A place in the stage order: everything up to `seq`, as seen in one epoch.
@@ -101,6 +106,10 @@ struct State<L> {
 impl<E: GroupEnv> Group<E> {
     /// A group that goes on after `durable`, with nothing staged.
     pub(crate) fn new(env: E, durable: u64) -> Group<E> {
+        Group::with_patience(env, durable, Duration::from_millis(limits::MEMBER_WAIT_MS_MAX))
+    }
+
+    fn with_patience(env: E, durable: u64, patience: Duration) -> Group<E> {
         let state = State {
             epoch: Arc::new(Epoch::new()),
             pending: None,
@@ -116,6 +125,7 @@ impl<E: GroupEnv> Group<E> {
             state: Mutex::new(state),
             durable: AtomicU64::new(durable),
             turns: [Condvar::new(), Condvar::new()],
+            patience,
         }
     }
 
@@ -182,7 +192,7 @@ impl<E: GroupEnv> Group<E> {
     ///
     /// # Errors
     /// The cause with its kind if the sequence was dropped: not applied. `InDoubt`, with the cause as its source, if
-    /// it was handed over and the environment failed.
+    /// it was handed over and the environment failed; without one if another thread's round takes too long.
     pub(crate) fn wait(&self, ticket: &Ticket) -> Result<(), Error> {
         // The load is an acquire: whoever sees a sequence durable that was given twice also sees that the first was
         // dropped. So `durable` is looked at first.
@@ -194,10 +204,16 @@ impl<E: GroupEnv> Group<E> {
             if let Some(outcome) = state.outcome(ticket) {
                 return outcome;
             }
-            if state.leading {
-                self.turn(state.round_of(ticket.seq)).wait(&mut state);
-            } else {
+            if !state.leading {
                 state = self.lead(state);
+                continue;
+            }
+            let turn = self.turn(state.round_of(ticket.seq));
+            let is_late = wait_at_most(turn, &mut state, self.patience);
+            // Not while nobody leads: then it is this thread's turn. Whoever leaves is missed by nobody, since what it staged
+            // goes with the lot, and the next one who waits leads that.
+            if is_late && state.leading && state.outcome(ticket).is_none() {
+                return Err(still_under_way(self.patience));
             }
         }
     }
@@ -334,6 +350,14 @@ fn not_applied(cause: &Error) -> Error {
     cause
         .clone()
         .into_kind(cause.kind(), "not applied, since a sync before it failed")
+}
+
+fn still_under_way(waited: Duration) -> Error {
+    let message = format!(
+        "the sync of this commit has not ended, so its outcome is not known, waited_ms={}",
+        waited.as_millis()
+    );
+    Error::new(ErrorKind::InDoubt, message)
 }
 
 fn in_doubt(cause: &Error) -> Error {

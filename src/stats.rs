@@ -27,6 +27,12 @@ pub struct Stats {
     /// The highest wall time ever seen, in nanoseconds since 1970. Far ahead of the wall clock, it keeps keys from
     /// ageing while the store is closed; `clock reset` takes it back.
     pub highest_wall_ns: i64,
+    /// Whether the path that the store was opened at leads to its file. If not, the file was removed, moved or replaced while
+    /// it was open: this handle goes on with the file that it holds, which nobody will find again.
+    pub is_at_its_path: bool,
+    /// How many commits there are since the state of the base that the oldest reader holds; 0 if no reader holds one from before
+    /// the last checkpoint. While it does, the space that these commits freed is not used again, so the file grows.
+    pub oldest_reader_behind: u64,
     /// States of the base that are kept because other processes read them. Each makes the file grow as long as it is kept.
     pub states_kept_for_others: u64,
 }
@@ -44,6 +50,8 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            is_at_its_path,
+            oldest_reader_behind,
             states_kept_for_others,
         } = figures;
         Stats {
@@ -57,6 +65,8 @@ impl From<Figures> for Stats {
             log_used_bytes,
             retention_ns,
             highest_wall_ns,
+            is_at_its_path,
+            oldest_reader_behind,
             states_kept_for_others,
         }
     }

@@ -1,8 +1,8 @@
 //! Locks, atomics and threads through one door: parking_lot and std in the product, loom's under `--cfg loom`.
 //!
 //! Owns the choice between the two and one API for both (parking_lot's: no poison, a wait borrows its guard). Nobody
-//! else names a lock, an atomic or a spawn, so that a model sees every interleaving of what it runs. A timed wait exists
-//! for the background thread only, which no model runs.
+//! else names a lock, an atomic or a spawn, so that a model sees every interleaving of what it runs. A timed wait is
+//! in a model either over at once or without an end.
 //!
 //! Lock order is the caller's matter; a lock here is never poisoned, so whoever can unwind while holding one must leave
 //! the state behind it whole.
@@ -40,10 +40,22 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Waits for a signal or until `limit` is over; says whether it is over. For intervals of the background thread only.
+/// Waits for a signal or until `limit` is over; says whether it is over.
 #[cfg(not(loom))]
 pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) -> bool {
     signal.wait_for(guard, limit).timed_out()
+}
+
+/// Takes a lock unless that takes longer than `limit`.
+#[cfg(not(loom))]
+pub(crate) fn lock_within<T>(mutex: &Mutex<T>, limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock_for(limit)
+}
+
+/// A model has no time.
+#[cfg(loom)]
+pub(crate) fn lock_within<T>(mutex: &Mutex<T>, _limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
 }
 
 /// Starts a named thread of the running model.
@@ -55,11 +67,13 @@ pub(crate) fn spawn<T: Send + 'static>(
     loom::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// A model has no time: the limit never comes.
+/// A model has no time: the limit is over at once if there is none, which is any moment, and otherwise never comes.
 #[cfg(loom)]
-pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, _limit: std::time::Duration) -> bool {
-    signal.wait(guard);
-    false
+pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) -> bool {
+    if !limit.is_zero() {
+        signal.wait(guard);
+    }
+    limit.is_zero()
 }
 
 /// Loom's locks behind parking_lot's API.

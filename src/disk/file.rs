@@ -8,6 +8,7 @@
 //! - at most one [`FileDisk`] of a file lives, in this process and among all others, counting clones as one;
 //! - the lock ends with the last clone or with the process, so no file is left behind that could stop an opening;
 //! - a failed opening changes no byte of the file;
+//! - on Linux a limit on the length of files is an error, and not the signal that ends the process;
 //! - a synced write covers its own range on Linux, so that it does not wait for what a checkpoint is writing;
 //! - no sync takes away the error that another one is to hear: a system tells a failed write-back to each opening of the
 //!   file once, so synced writes have an opening of their own, or, where that cannot be had, take turns with syncs.
@@ -24,7 +25,7 @@ use super::marks::Marks;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
 /// Pause between two looks at a lock that somebody else holds.
@@ -48,6 +49,10 @@ struct Inner {
     /// The same file opened once more, for synced writes.
     #[cfg(target_os = "linux")]
     synced: Option<File>,
+    /// Bytes that the process may make a file long, as of the opening or the last growth. The kernel answers a write beyond
+    /// with a signal that ends the process; the caller is to hear an error instead.
+    #[cfg(target_os = "linux")]
+    length_max: AtomicU64,
     /// Held by each sync where there is no opening for synced writes.
     turns: Mutex<()>,
     /// Set once the kernel refused a synced write; from then on it is a write and a sync.
@@ -123,6 +128,8 @@ impl FileDisk {
         FileDisk(Arc::new(Inner {
             #[cfg(target_os = "linux")]
             synced: None,
+            #[cfg(target_os = "linux")]
+            length_max: AtomicU64::new(length_limit()),
             turns: Mutex::new(()),
             file,
             path,
@@ -169,12 +176,12 @@ impl Disk for FileDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_position(offset, data.len())?;
+        self.0.check_length(offset, data.len())?;
         self.0.write_at(offset, data)
     }
 
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        check_position(offset, data.len())?;
+        self.0.check_length(offset, data.len())?;
         let _turn = self.0.turn();
         let file = self.0.for_synced_writes();
         #[cfg(target_os = "linux")]
@@ -191,12 +198,19 @@ impl Disk for FileDisk {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        check_position(len, 0)?;
+        #[cfg(target_os = "linux")]
+        self.0.length_max.store(length_limit(), Ordering::Relaxed);
+        self.0.check_length(len, 0)?;
         self.0.file.set_len(len)
     }
 
     fn marks(&self) -> Option<&dyn Marks> {
         Some(&self.0.file)
+    }
+
+    fn is_at_its_path(&self) -> bool {
+        // A path that cannot be looked at leads nobody here.
+        still_at(&self.0.path, &self.0.file).unwrap_or(false)
     }
 }
 
@@ -209,6 +223,16 @@ impl Inner {
     #[cfg(not(target_os = "linux"))]
     fn for_synced_writes(&self) -> &File {
         &self.file
+    }
+
+    /// Whether the file may be so long.
+    fn check_length(&self, offset: u64, len: usize) -> io::Result<()> {
+        check_position(offset, len)?;
+        #[cfg(target_os = "linux")]
+        if offset + len as u64 > self.length_max.load(Ordering::Relaxed) {
+            return Err(rustix::io::Errno::FBIG.into());
+        }
+        Ok(())
     }
 
     /// One sync at a time if all of them hear their errors through one opening.
@@ -267,6 +291,13 @@ impl Inner {
         }
         Ok(true)
     }
+}
+
+/// How long the process may make a file, in bytes.
+#[cfg(target_os = "linux")]
+fn length_limit() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
+    limit.current.unwrap_or(u64::MAX)
 }
 
 /// The file by another opening, whatever name it has by now; `None` if the system does not say where that is.

@@ -53,6 +53,10 @@ impl Disk for LookDisk {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
+    fn is_at_its_path(&self) -> bool {
+        self.0.is_at_its_path()
+    }
+
     fn marks(&self) -> Option<&dyn Marks> {
         self.0.marks()
     }

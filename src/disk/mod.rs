@@ -69,4 +69,8 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     fn marks(&self) -> Option<&dyn marks::Marks> {
         None
     }
+    /// Whether whoever opens the path gets this file: not after it was removed or replaced. What has no path is never lost.
+    fn is_at_its_path(&self) -> bool {
+        true
+    }
 }

@@ -172,6 +172,10 @@ impl LogEnv {
         }
     }
 
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        self.disk.is_at_its_path()
+    }
+
     /// The highest sequence that survives power loss.
     pub(crate) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)

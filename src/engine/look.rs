@@ -142,6 +142,7 @@ impl Look {
             log_used_bytes: used,
             retention_ns: self.now().retention_ns,
             highest_wall_ns: end.time.highest_wall_ns,
+            is_at_its_path: self.disk.is_at_its_path(),
             ..Figures::default()
         })
     }

@@ -25,13 +25,14 @@ mod sweep;
 pub(crate) mod verify;
 mod view;
 mod watched;
+mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Retention, RetentionMark, Schedule};
-use crate::codec::frame::{self, Header};
+use crate::codec::frame::Header;
 use crate::codec::superblock::Superblock;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -52,6 +53,8 @@ pub(crate) use memory::Bytes;
 pub(crate) use open::{Settings, create};
 pub(crate) use space::Space;
 pub(crate) use view::{Layer, Merge, Span, View};
+pub(crate) use writer::Writer;
+use writer::fit;
 
 /// One change of a commit: a key with its new value, or its removal.
 pub(crate) type Change = (Bytes, Option<Bytes>);
@@ -117,6 +120,8 @@ pub(crate) struct Figures {
     pub(crate) log_used_bytes: u64,
     pub(crate) retention_ns: u64,
     pub(crate) highest_wall_ns: i64,
+    pub(crate) is_at_its_path: bool,
+    pub(crate) oldest_reader_behind: u64,
     pub(crate) states_kept_for_others: u64,
 }
 
@@ -201,6 +206,7 @@ impl Writes {
             let Position { used, .. } = stage.mark.position;
             (stage.mark.sequence, used, core.shared.frozen().is_some())
         };
+        let is_at_its_path = core.group.env().is_at_its_path();
         let retention = core.retention.lock();
         let counters = &core.group.env().counters;
         Ok(Figures {
@@ -214,6 +220,8 @@ impl Writes {
             log_used_bytes,
             retention_ns: retention.now_ns(),
             highest_wall_ns: retention.highest_wall_ns(),
+            is_at_its_path,
+            oldest_reader_behind: core.shared.oldest_read().map_or(0, |oldest| sequence - oldest),
             states_kept_for_others: core.base.kept_outside(),
         })
     }
@@ -262,101 +270,10 @@ impl Drop for Writes {
     }
 }
 
-/// Changes as the operations of a frame.
-fn ops(changes: &[Change]) -> impl Iterator<Item = frame::Op<'_>> {
-    changes.iter().map(|(key, value)| (&**key, value.as_deref()))
-}
-
 /// Length of a file.
 fn bytes_of(disk: &dyn Disk) -> Result<u64> {
     disk.len()
         .map_err(|cause| Error::io("ask for the length of the file", None, cause))
-}
-
-/// Whether a log with halves of this length takes the changes as one commit.
-///
-/// # Errors
-/// `TooLarge` if not.
-fn fit(changes: &[Change], log_half_bytes: u64) -> Result<()> {
-    let bytes = frame::len_max(ops(changes)) as u64;
-    let max = limits::commit_bytes_max(log_half_bytes);
-    if bytes <= max {
-        return Ok(());
-    }
-    let message = format!("commit too large for the log, bytes={bytes}, bytes_max={max}");
-    Err(Error::new(ErrorKind::TooLarge, message))
-}
-
-/// A transaction on the newest staged state, under the writer lock. Dropping it leaves no trace.
-pub(crate) struct Writer<'a> {
-    core: &'a Core,
-    stage: MutexGuard<'a, Stage>,
-    now: Now,
-    /// For the frame; of the same moment as `now`.
-    time: RetentionMark,
-}
-
-impl Writer<'_> {
-    /// The newest staged state. Drop it before [`Writer::commit`]: a root that nobody else keeps is changed in place.
-    pub(crate) fn view(&self) -> View {
-        self.core
-            .shared
-            .staged_view(self.stage.mark.sequence, &self.stage.mark.memory)
-    }
-
-    pub(crate) fn now(&self) -> Now {
-        self.now
-    }
-
-    /// The ticket of an answer that writes nothing: all that was staged when it was decided.
-    pub(crate) fn ticket(&self) -> Ticket {
-        self.stage.ticket.clone()
-    }
-
-    /// Stages `changes` as one commit. It is durable once [`Engine::wait`] of the ticket returned `Ok`.
-    ///
-    /// # Errors
-    /// `TooLarge` if the frame exceeds half of a log half; `Full` or `Io` if there is no room and none can be made, or
-    /// if what this transaction saw was dropped by a failed sync. Nothing is staged then.
-    pub(crate) fn commit(self, changes: Vec<Change>) -> Result<Ticket> {
-        let Writer {
-            core, mut stage, time, ..
-        } = self;
-        let stage = &mut *stage;
-        core.fits(&changes)?;
-        let header = stage.header(core.group.env().synced(), time)?;
-        stage.scratch.clear();
-        let len = frame::encode(core.superblock.stamp(), &header, ops(&changes), &mut stage.scratch) as u64;
-        let position = core.find_room(stage, len)?;
-        let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
-        for (key, value) in changes {
-            stage.mark.memory.insert(key, value);
-        }
-        stage.mark.sequence = header.sequence;
-        stage.mark.life = stage.life;
-        stage.mark.position = Position {
-            half: position.half,
-            used: position.used + len,
-        };
-        let (mark, scratch) = (&stage.mark, &stage.scratch);
-        let staged = core
-            .group
-            .stage(&stage.ticket, |lot| lot.push(at, scratch, mark.clone()));
-        match staged {
-            Ok(ticket) => {
-                stage.ticket = ticket.clone();
-                core.commits.fetch_add(1, Ordering::Relaxed);
-                Ok(ticket)
-            }
-            Err(cause) => {
-                // A sync failed since `begin`. The next `begin` need not see a drop, since all that was staged before
-                // may have been handed over, so this commit is undone here.
-                stage.roll_back(core);
-                stage.ticket = core.group.latest();
-                Err(cause)
-            }
-        }
-    }
 }
 
 impl Core {

@@ -7,7 +7,7 @@
 //! - `frozen` is there from the freeze of a half until its table is durably in the base; meanwhile that half is not free.
 //! - A published view of the frozen generation itself does not list `frozen`: it may hold less of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::base::{Applied, BaseSnapshot};
@@ -44,6 +44,8 @@ struct State {
     frozen: Option<Arc<Frozen>>,
     published: Arc<View>,
     published_generation: u64,
+    /// States of the base that were shown before and that somebody may still read.
+    superseded: Vec<Weak<BaseSnapshot>>,
     /// Checkpoints attempted since the open, and how the last one failed.
     attempts: u64,
     failure: Option<Error>,
@@ -69,6 +71,7 @@ impl Shared {
             frozen: None,
             published: Arc::new(published),
             published_generation: mark.generation,
+            superseded: Vec::new(),
             attempts: 0,
             failure: None,
             wanted: false,
@@ -167,13 +170,20 @@ impl Shared {
             base: base.clone(),
         };
         let old = std::mem::replace(&mut state.published, Arc::new(published));
-        state.base = base;
+        state.supersede(base);
         state.failure = None;
         state.wanted = false;
         state.attempts += 1;
         self.room.notify_all();
         drop(state);
         drop((old, frozen));
+    }
+
+    /// Up to which sequence the oldest state of the base goes that a reader keeps from being freed.
+    pub(crate) fn oldest_read(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let alive = state.superseded.iter().filter_map(Weak::upgrade);
+        alive.map(|base| base.applied.sequence).min()
     }
 
     pub(crate) fn base(&self) -> Arc<BaseSnapshot> {
@@ -286,7 +296,13 @@ impl State {
         let mut published = View::clone(&self.published);
         published.base = base.clone();
         self.published = Arc::new(published);
-        self.base = base;
+        self.supersede(base);
+    }
+
+    fn supersede(&mut self, base: Arc<BaseSnapshot>) {
+        let old = std::mem::replace(&mut self.base, base);
+        self.superseded.retain(|state| state.strong_count() > 0);
+        self.superseded.push(Arc::downgrade(&old));
     }
 }
 

@@ -84,4 +84,8 @@ impl Disk for Watched {
     fn marks(&self) -> Option<&dyn Marks> {
         self.disk.marks()
     }
+
+    fn is_at_its_path(&self) -> bool {
+        self.disk.is_at_its_path()
+    }
 }

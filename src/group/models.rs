@@ -9,6 +9,7 @@
 use std::error::Error as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
 
 use super::{Group, GroupEnv, Ticket};
 use crate::error::{Error, ErrorKind};
@@ -96,6 +97,8 @@ impl GroupEnv for Recorder {
 struct Writer {
     group: Group<Recorder>,
     staged: Mutex<Staged>,
+    /// A wait for another thread's round ends at once.
+    impatient: bool,
     reached: std::sync::Arc<Reached>,
 }
 
@@ -111,6 +114,8 @@ const LAST: u32 = 99;
 enum Heard {
     Durable(Ticket),
     InDoubt(Ticket),
+    /// In doubt since another thread's round took too long.
+    Late(Ticket),
     Dropped(Ticket),
     /// By `begin` or `stage`: there is no ticket.
     Refused,
@@ -118,8 +123,9 @@ enum Heard {
 }
 
 impl Writer {
-    fn new(script: &'static [Call], reached: std::sync::Arc<Reached>) -> Arc<Writer> {
-        let group = Group::new(Recorder::new(script), 0);
+    fn new(script: &'static [Call], impatient: bool, reached: std::sync::Arc<Reached>) -> Arc<Writer> {
+        let patience = if impatient { Duration::ZERO } else { Duration::MAX };
+        let group = Group::with_patience(Recorder::new(script), 0, patience);
         let staged = Staged {
             last: group.latest(),
             values: Vec::new(),
@@ -127,6 +133,7 @@ impl Writer {
         Arc::new(Writer {
             group,
             staged: Mutex::new(staged),
+            impatient,
             reached,
         })
     }
@@ -216,6 +223,10 @@ impl Writer {
                 }
                 Heard::Durable(ticket)
             }
+            Err(error) if self.impatient && error.kind() == ErrorKind::InDoubt && error.source().is_none() => {
+                hit(&self.reached.late);
+                Heard::Late(ticket)
+            }
             Err(error) if error.kind() == ErrorKind::InDoubt => {
                 assert!(on_disk, "in doubt, but never handed over");
                 assert!(error.source().is_some(), "the cause was lost");
@@ -274,6 +285,11 @@ impl Writer {
                     }
                     assert!(self.group.wait(ticket).is_err(), "another's outcome");
                 }
+                // Either, but never a wait without an end.
+                Heard::Late(ticket) => match self.group.wait(ticket) {
+                    Ok(()) => hit(&self.reached.late_and_durable),
+                    Err(_) => hit(&self.reached.late_and_dropped),
+                },
                 Heard::Refused | Heard::Panicked => {}
             }
         }
@@ -296,6 +312,9 @@ struct Reached {
     answer_dropped: AtomicUsize,
     /// A dropped sequence that was given again and is durable.
     given_again: AtomicUsize,
+    late: AtomicUsize,
+    late_and_durable: AtomicUsize,
+    late_and_dropped: AtomicUsize,
 }
 
 fn hit(state: &AtomicUsize) {
@@ -308,12 +327,21 @@ fn four(
     part: fn(&Writer, u32) -> Heard,
     check: impl Fn(&[Heard]) + Send + Sync + 'static,
 ) -> std::sync::Arc<Reached> {
+    four_with(script, false, part, check)
+}
+
+fn four_with(
+    script: &'static [Call],
+    impatient: bool,
+    part: fn(&Writer, u32) -> Heard,
+    check: impl Fn(&[Heard]) + Send + Sync + 'static,
+) -> std::sync::Arc<Reached> {
     let reached = std::sync::Arc::new(Reached::default());
     let all = std::sync::Arc::clone(&reached);
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let writer = Writer::new(script, std::sync::Arc::clone(&all));
+        let writer = Writer::new(script, impatient, std::sync::Arc::clone(&all));
         let threads: Vec<_> = (1..4)
             .map(|n| {
                 let writer = Arc::clone(&writer);
@@ -437,5 +465,23 @@ fn an_answer_that_saw_what_failed_hears_the_failure() {
     expect(&[
         ("in doubt", &reached.answer_in_doubt),
         ("dropped", &reached.answer_dropped),
+    ]);
+}
+
+#[test]
+fn whoever_leaves_while_a_round_runs_is_missed_by_nobody() {
+    let reached = four_with(&[], true, commit, |heard| {
+        let told = |heard: &Heard| matches!(heard, Heard::Durable(_) | Heard::Late(_));
+        assert_eq!(count(heard, told), 4, "{heard:?}");
+    });
+    expect(&[
+        ("left", &reached.late),
+        ("durable afterwards", &reached.late_and_durable),
+    ]);
+    let reached = four_with(&[Call::Fails, Call::Fails], true, commit, |_| {});
+    expect(&[
+        ("durable afterwards", &reached.late_and_durable),
+        ("dropped afterwards", &reached.late_and_dropped),
+        ("healed by the next", &reached.healed),
     ]);
 }

@@ -167,7 +167,8 @@ impl Store {
     ///
     /// # Errors
     /// Whatever `f` returns. `Invalid` inside a write of the same store. `TooLarge` if the commit exceeds half of a log half.
-    /// `Full`, `Io`, `ReadOnly`: not applied. `InDoubt`: a sync failed and whether this was applied is not known.
+    /// `Full`, `Io`, `ReadOnly`: not applied. `InDoubt`: a sync failed, or has not ended within a second on another thread, and
+    /// whether this was applied is not known.
     pub fn write<R, E: From<Error>>(&self, f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>) -> Result<R, E> {
         inside::refuse_in_write(self.inner.id, "write")?;
         self.with_engine("write", |engine| {

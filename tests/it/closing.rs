@@ -202,7 +202,9 @@ fn a_store_whose_file_was_replaced_answers_as_before_on_the_file_it_holds() {
     let path = folder.path().join("t.sprag");
     let old = Store::create_new(&path).expect("a new store");
     old.put(NUMBERS, &1, &1).expect("written");
+    assert!(old.stats().expect("figures").is_at_its_path);
     fs::remove_file(&path).expect("removed");
+    assert!(!old.stats().expect("figures").is_at_its_path);
     old.put(NUMBERS, &1, &2).expect("written to the file that it holds");
     let new = Store::create_new(&path).expect("the name is free");
     assert_eq!(
@@ -213,6 +215,8 @@ fn a_store_whose_file_was_replaced_answers_as_before_on_the_file_it_holds() {
     old.put(NUMBERS, &1, &3).expect("written");
     assert_eq!(old.get(NUMBERS, &1).expect("readable").expect("there").value, 3);
     assert_eq!(new.get(NUMBERS, &1).expect("readable"), None);
+    let at_their_path = [&old, &new].map(|store| store.stats().expect("figures").is_at_its_path);
+    assert_eq!(at_their_path, [false, true]);
     old.close().expect("closed");
     new.close().expect("closed");
     assert_eq!(

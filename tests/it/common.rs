@@ -50,6 +50,12 @@ pub fn identity_in(path: &Path) -> [u8; 16] {
     bytes[20..36].try_into().expect("16 bytes")
 }
 
+/// Says that a trial cannot be made on this machine, also where a passing test is silent.
+pub fn skipped(why: &str) {
+    use std::io::Write as _;
+    writeln!(std::io::stderr(), "!! SKIPPED: {why}").expect("a stream for errors");
+}
+
 /// The kind of the error that a call must have answered.
 pub fn kind_of<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
     result.expect_err("an error").kind()

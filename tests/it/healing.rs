@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use sprag::testkit::{CrashPlan, Disk, FaultKind, FaultMode, SimDisk};
-use sprag::{ErrorKind, Store, Table};
+use sprag::{Error, ErrorKind, Keys, Store, Table};
 
 use crate::common::{in_time, kind_of, shared, small};
 
@@ -23,22 +23,71 @@ fn fill(store: &Store) -> u64 {
 }
 
 #[test]
-fn one_failed_read_of_the_base_leaves_later_reads_and_writes_alone() {
+fn one_failed_read_of_the_base_is_made_good_on_another_opening_in_a_look_up_as_in_a_scan() {
     let disk = SimDisk::new();
     let store = small()
         .cache_bytes(0)
         .checkpoints_in_line()
         .create_on(shared(&disk))
         .expect("a store");
-    fill(&store);
-    disk.fail(FaultKind::Read, 0, FaultMode::FailOnce, io::ErrorKind::Other);
-    assert_eq!(kind_of(store.get(TABLE, &0)), ErrorKind::Io);
-    assert_eq!(disk.faults_fired(), 1);
-    let record = store.get(TABLE, &0).expect("a read after the device is well again");
+    let count = fill(&store);
+    let fails = || disk.fail(FaultKind::Read, 0, FaultMode::FailOnce, io::ErrorKind::Other);
+    fails();
+    let record = store.get(TABLE, &0).expect("a read whose device failed once");
     assert_eq!(record.expect("the record").value, vec![0; 3000]);
-    store
-        .put(TABLE, &0, &vec![1])
-        .expect("a write after the device is well again");
+    for reverse in [false, true] {
+        // Before each record of the scan in turn.
+        for at in 0..count {
+            let keys = store.read(|tx| {
+                let keys = if reverse { Keys::all().rev() } else { Keys::all() };
+                let mut seen = Vec::new();
+                for item in tx.scan(TABLE, keys)? {
+                    seen.push(item?.0);
+                    if seen.len() as u64 == at + 1 {
+                        fails();
+                    }
+                }
+                Ok::<_, Error>(seen)
+            });
+            let mut keys = keys.expect("a scan whose device failed once");
+            if reverse {
+                keys.reverse();
+            }
+            assert_eq!(keys, (0..count).collect::<Vec<_>>(), "at={at}");
+            disk.heal();
+        }
+    }
+    assert!(disk.faults_fired() > count, "the scans read nothing from the base");
+    store.put(TABLE, &0, &vec![1]).expect("a write");
+}
+
+/// Each failed checkpoint gives the opening of the base up that the closure reads.
+#[test]
+fn a_read_that_is_under_way_goes_on_through_failed_checkpoints() {
+    let disk = SimDisk::new();
+    let store = small().cache_bytes(0).create_on(shared(&disk)).expect("a store");
+    let mut count = fill(&store);
+    disk.set_capacity(Some(disk.cache_image().len() as u64));
+    while store.put(TABLE, &count, &vec![7; 3000]).is_ok() {
+        count += 1;
+    }
+    let read = store.read(|tx| {
+        for round in 0..5 {
+            let mut keys = tx.scan(TABLE, Keys::all())?;
+            for key in 0..count / 2 {
+                assert_eq!(keys.next().transpose()?.map(|(key, _)| key), Some(key));
+            }
+            assert_eq!(
+                kind_of(store.put(TABLE, &(9000 + round), &vec![7; 3000])),
+                ErrorKind::Full
+            );
+            assert!(tx.get(TABLE, &round)?.is_some());
+            let rest = keys.map(|item| Ok(item?.0)).collect::<Result<Vec<u64>, Error>>()?;
+            assert_eq!(rest, (count / 2..count).collect::<Vec<_>>());
+        }
+        Ok::<_, Error>(())
+    });
+    read.expect("nothing that a reader would notice");
 }
 
 #[test]

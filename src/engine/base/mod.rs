@@ -12,20 +12,17 @@ mod fill;
 mod outside;
 mod pages;
 mod region;
+mod snapshot;
 mod spent;
 mod tables;
 pub(super) mod verify;
 
-use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{self, AtomicU64};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
-use super::memory::{Bytes, Memory};
-use super::space::Space;
-use super::view::{Layer, Span};
+use super::memory::Memory;
 use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::disk::Disk;
@@ -35,6 +32,7 @@ use ending::{Dropped, drop_ended};
 use outside::Outside;
 pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
+pub(crate) use snapshot::BaseSnapshot;
 use spent::{Spent, caught};
 use tables::Tables;
 
@@ -62,12 +60,18 @@ pub(crate) struct Applied {
 /// The open base.
 #[derive(Debug)]
 pub(crate) struct Base {
+    home: Arc<Home>,
+    /// Entries that were dropped since the open because they are over.
+    dropped: AtomicU64,
+}
+
+/// Where redb is opened, and opened anew.
+#[derive(Debug)]
+struct Home {
     disk: Arc<Watched>,
     offset: u64,
     cache_bytes: usize,
     open: Mutex<Opened>,
-    /// Entries that were dropped since the open because they are over.
-    dropped: AtomicU64,
     /// How many states are kept for readers of other processes; beside `open`, which a transaction holds for long.
     kept_outside: AtomicU64,
 }
@@ -81,30 +85,11 @@ struct Opened {
     outside: Outside,
 }
 
-/// One state of the base; readers hold it as long as they like, and pin its pages.
-pub(crate) struct BaseSnapshot {
-    meta: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    records: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    ending: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    states: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    ends: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    spent: Spent,
-    pub(crate) applied: Applied,
-}
-
-impl std::fmt::Debug for BaseSnapshot {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("BaseSnapshot")
-            .field("applied", &self.applied)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Opened {
-    fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
+    fn snapshot(&self, home: &Arc<Home>) -> Result<Arc<BaseSnapshot>> {
         let database = self.database.as_ref().ok_or_else(closed)?;
         let spent = &self.spent;
-        spent.reading(|| Base::snapshot_of(database, spent.clone()))
+        spent.reading(|| BaseSnapshot::of(database, spent.clone(), Arc::downgrade(home)))
     }
 
     /// Lets writes through, and says so to readers outside.
@@ -130,7 +115,7 @@ impl Drop for Base {
     fn drop(&mut self) {
         // Closing the file is not enough: a child between fork and exec still has its marks. Before redb goes, since that
         // may use pages again that were kept.
-        self.open.lock().outside.end(&*self.disk);
+        self.home.open.lock().outside.end(&*self.home.disk);
     }
 }
 
@@ -153,7 +138,7 @@ impl Base {
     }
 
     fn with(disk: Arc<Watched>, offset: u64, cache_bytes: usize, database: Database, region: Arc<Region>) -> Base {
-        Base {
+        let home = Home {
             disk,
             offset,
             cache_bytes,
@@ -163,59 +148,38 @@ impl Base {
                 spent: Spent::default(),
                 outside: Outside::default(),
             }),
-            dropped: AtomicU64::new(0),
             kept_outside: AtomicU64::new(0),
+        };
+        Base {
+            home: Arc::new(home),
+            dropped: AtomicU64::new(0),
         }
     }
 
     /// Makes everything the base shows durable, and lets its writes through.
     pub(crate) fn arm(&self) -> Result<()> {
-        self.open.lock().arm(&*self.disk)
+        self.home.open.lock().arm(&*self.home.disk)
     }
 
     /// How many states are kept for readers of other processes.
     pub(crate) fn kept_outside(&self) -> u64 {
-        self.kept_outside.load(atomic::Ordering::Relaxed)
+        self.home.kept_outside.load(Ordering::Relaxed)
     }
 
     /// The state after the last [`Base::apply`].
     pub(crate) fn snapshot(&self) -> Result<Arc<BaseSnapshot>> {
-        self.open.lock().snapshot()
+        self.home.open.lock().snapshot(&self.home)
     }
 
     /// The newest state, after redb was opened anew if the opening in use is spent.
     pub(crate) fn renewed(&self) -> Result<Arc<BaseSnapshot>> {
-        self.renew(&mut self.open.lock())
+        self.home.renew(&mut self.home.open.lock())
     }
 
     /// The same for a reader, who waits for nobody: `None` while somebody else is at the base.
     pub(crate) fn renewed_if_free(&self) -> Result<Option<Arc<BaseSnapshot>>> {
-        self.open.try_lock().map(|mut open| self.renew(&mut open)).transpose()
-    }
-
-    fn renew(&self, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
-        self.open_if_spent(open)?;
-        open.snapshot()
-    }
-
-    fn snapshot_of(database: &impl ReadableDatabase, spent: Spent) -> Result<Arc<BaseSnapshot>> {
-        let reading = database.begin_read().map_err(from_redb)?;
-        let table = |definition| reading.open_table(definition).map_err(missing);
-        let engine = table(ENGINE)?;
-        let stored = engine.get(APPLIED_KEY).map_err(from_redb)?;
-        let applied = stored
-            .and_then(|guard| Applied::decode(guard.value()))
-            .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the base does not say up to where it was filled"))?;
-        let snapshot = BaseSnapshot {
-            meta: table(META)?,
-            records: table(RECORDS)?,
-            ending: table(ENDING)?,
-            states: table(STATES)?,
-            ends: table(ENDS)?,
-            spent,
-            applied,
-        };
-        Ok(Arc::new(snapshot))
+        let open = self.home.open.try_lock();
+        open.map(|mut open| self.home.renew(&mut open)).transpose()
     }
 
     /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
@@ -232,26 +196,26 @@ impl Base {
 
     /// The disk of the file that the base is the end of.
     pub(crate) fn disk(&self) -> &dyn Disk {
-        &*self.disk
+        &*self.home.disk
     }
 
     /// How many entries were dropped since the open because they are over.
     pub(crate) fn dropped(&self) -> u64 {
-        self.dropped.load(atomic::Ordering::Relaxed)
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Runs one transaction and counts what it dropped; `None` if it changed nothing.
     fn write(&self, transaction: impl FnOnce(&Database) -> Result<Option<Dropped>>) -> Result<Option<Dropped>> {
-        let mut open = self.open.lock();
-        self.open_if_spent(&mut open)?;
-        open.arm(&*self.disk)?;
-        let before = open.snapshot()?;
+        let mut open = self.home.open.lock();
+        self.home.open_if_spent(&mut open)?;
+        open.arm(&*self.home.disk)?;
+        let before = open.snapshot(&self.home)?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let dropped = caught(|| transaction(database))?;
         if let Some(dropped) = dropped {
-            let kept = open.outside.superseded(&*self.disk, before);
-            self.kept_outside.store(kept, atomic::Ordering::Relaxed);
-            self.dropped.fetch_add(dropped.entries, atomic::Ordering::Relaxed);
+            let kept = open.outside.superseded(&*self.home.disk, before);
+            self.home.kept_outside.store(kept, Ordering::Relaxed);
+            self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
         }
         Ok(dropped)
     }
@@ -294,7 +258,24 @@ impl Base {
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.
     pub(crate) fn reopen(&self) -> Result<()> {
-        self.open_anew(&mut self.open.lock())
+        self.home.open_anew(&mut self.home.open.lock())
+    }
+
+    /// Closes redb; later calls answer `Closed`.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut open = self.home.open.lock();
+        open.outside.end(&*self.home.disk);
+        match open.database.take() {
+            Some(database) => caught(|| database.close().map_err(from_redb)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Home {
+    fn renew(self: &Arc<Home>, open: &mut Opened) -> Result<Arc<BaseSnapshot>> {
+        self.open_if_spent(open)?;
+        open.snapshot(self)
     }
 
     fn open_if_spent(&self, open: &mut Opened) -> Result<()> {
@@ -308,95 +289,13 @@ impl Base {
         std::mem::take(&mut open.spent).set();
         // Who reads from outside a state that is not the newest is on their own now, and sees it by the mark.
         open.outside.end(&*self.disk);
-        self.kept_outside.store(0, atomic::Ordering::Relaxed);
+        self.kept_outside.store(0, Ordering::Relaxed);
         open.region.retire();
         open.discard();
         let expected = verify::bookkeeping(&*self.disk, self.offset)?;
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset, expected));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
         Ok(())
-    }
-
-    /// Closes redb; later calls answer `Closed`.
-    pub(crate) fn close(&self) -> Result<()> {
-        let mut open = self.open.lock();
-        open.outside.end(&*self.disk);
-        match open.database.take() {
-            Some(database) => caught(|| database.close().map_err(from_redb)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl BaseSnapshot {
-    /// Whether reads of it fail from now on, until redb was opened anew.
-    pub(crate) fn is_spent(&self) -> bool {
-        self.spent.is_set()
-    }
-
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some((space, key)) = Space::split(key) else {
-            return Ok(None);
-        };
-        self.spent.reading(|| {
-            let found = self.table(space).get(key).map_err(from_redb)?;
-            Ok(found.map(|guard| Arc::from(guard.value())))
-        })
-    }
-
-    /// The entries inside `span`, in the order of the scan.
-    pub(crate) fn range(&self, span: &Span) -> Result<Layer<'static>> {
-        let space_of = |bound: Bound<&[u8]>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
-            Bound::Unbounded => None,
-        };
-        let Some(space) = space_of(span.start_bound()) else {
-            return Ok(Box::new(std::iter::empty()));
-        };
-        let inside = |key: &'_ [u8]| key.get(1..).unwrap_or_default().to_vec();
-        let from = span.start_bound().map(inside);
-        // A span that ends in the next space covers the rest of its own.
-        let to = if space_of(span.end_bound()) == Some(space) {
-            span.end_bound().map(inside)
-        } else {
-            Bound::Unbounded
-        };
-        let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let spent = self.spent.clone();
-        let mut range = spent.reading(|| self.table(space).range::<&[u8]>(bounds).map_err(from_redb))?;
-        let reverse = span.reverse;
-        let mut before: Option<Bytes> = None;
-        let next = move || {
-            let step = || {
-                let item = if reverse { range.next_back() } else { range.next() };
-                let Some(item) = item else { return Ok(None) };
-                let (key, value) = item.map_err(from_redb)?;
-                let mut whole = space.key(key.value().len());
-                whole.extend_from_slice(key.value());
-                let key: Bytes = Arc::from(whole);
-                // Merged with the log, an entry at a wrong place would come back as it once was.
-                let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
-                if before.as_ref().is_some_and(|before| key.cmp(before) != sooner) {
-                    return Err(Error::new(
-                        ErrorKind::Corrupt,
-                        "the base is damaged: its keys are out of order",
-                    ));
-                }
-                before = Some(key.clone());
-                Ok(Some((key, Some(Arc::from(value.value())))))
-            };
-            spent.reading(step).transpose()
-        };
-        Ok(Box::new(std::iter::from_fn(next)))
-    }
-
-    fn table(&self, space: Space) -> &ReadOnlyTable<&'static [u8], &'static [u8]> {
-        match space {
-            Space::Meta => &self.meta,
-            Space::Records => &self.records,
-            Space::Ending => &self.ending,
-            Space::States => &self.states,
-        }
     }
 }
 
@@ -466,7 +365,8 @@ fn from_redb(cause: impl Into<redb::Error>) -> Error {
             let message = format!("the base has a format of another version, base_format={version}");
             Error::new(ErrorKind::NewerFormat, message)
         }
-        redb::Error::DatabaseClosed => closed(),
+        // Nobody reads a store that is closed: the opening that this snapshot is of was given up after an error.
+        redb::Error::DatabaseClosed => Error::new(ErrorKind::Io, "the base was opened anew meanwhile"),
         other => Error::with_source(ErrorKind::Io, "the base refused the call", other.to_string()),
     }
 }

@@ -4,14 +4,14 @@
 
 use std::io;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend, TableHandle};
 
 use super::pages::{self, Bad, Expected};
 use super::region::{Backend, Region};
 use super::spent::{Spent, caught};
-use super::{Base, BaseSnapshot, ENGINE, META, from_redb};
+use super::{BaseSnapshot, ENGINE, META, from_redb};
 use crate::disk::Disk;
 use crate::engine::memory::Bytes;
 use crate::engine::space::Space;
@@ -117,7 +117,7 @@ fn state_of(disk: Arc<Watched>, offset: u64, cache_bytes: usize, expected: Expec
             .set_cache_size(cache_bytes)
             .set_concurrency_mode(redb::ConcurrencyMode::SingleWriter);
         let database = builder.open_read_only_with_backend(backend).map_err(from_redb)?;
-        Base::snapshot_of(&database, Spent::default())
+        BaseSnapshot::of(&database, Spent::default(), Weak::new())
     })
 }
 
