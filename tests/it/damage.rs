@@ -32,8 +32,9 @@ use crate::random::{Random, seed};
 use contents::Contents;
 use image::{Image, options};
 
-/// Of so many bytes the ordinary run takes one.
+/// Of so many bytes, and of so many lengths, the ordinary run takes one.
 const STRIDE: u64 = 16;
+const STRIDE_OF_LENGTHS: u64 = 64;
 /// Where the base begins.
 const BASE_AT: usize = 4096 + 2 * (16 << 10);
 /// Images that are judged between two looks at the clock.
@@ -161,12 +162,12 @@ fn judge_all(
 }
 
 /// Every place, or one of so many, from a random one on.
-fn places(len: usize, random: &mut Random) -> Vec<usize> {
+fn places(len: usize, stride: u64, random: &mut Random) -> Vec<usize> {
     if std::env::var("SPRAG_DAMAGE").is_ok_and(|what| what == "all") {
         return (0..len).collect();
     }
-    (0..len as u64 / STRIDE)
-        .map(|step| (step * STRIDE + random.below(STRIDE)) as usize)
+    (0..len as u64 / stride)
+        .map(|step| (step * stride + random.below(stride)) as usize)
         .collect()
 }
 
@@ -175,7 +176,7 @@ fn a_flipped_byte_anywhere_is_refused_or_found_and_no_value_is_wrong() {
     let begun = Instant::now();
     let image = Arc::new(Image::new());
     let seed = seed();
-    let places = places(image.bytes.len(), &mut Random::new(seed));
+    let places = places(image.bytes.len(), STRIDE, &mut Random::new(seed));
     let fates = judge_all(&image, places, move |bytes, at| {
         let mut damaged = bytes.to_vec();
         damaged[at] ^= Random::new(seed ^ (at as u64) << 1).below(255) as u8 + 1;
@@ -198,7 +199,7 @@ fn a_flipped_byte_anywhere_is_refused_or_found_and_no_value_is_wrong() {
 fn a_file_that_is_cut_at_any_length_is_refused_or_whole() {
     let begun = Instant::now();
     let image = Arc::new(Image::new());
-    let places = places(image.bytes.len(), &mut Random::new(seed()));
+    let places = places(image.bytes.len(), STRIDE_OF_LENGTHS, &mut Random::new(seed()));
     let fates = judge_all(&image, places, |bytes, at| bytes[..at].to_vec());
     println!("cut files, {:.1?}: {fates}", begun.elapsed());
     assert!(fates.of(Fate::RefusedAtOpen) > 0);
