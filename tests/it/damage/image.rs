@@ -53,7 +53,7 @@ impl Image {
                 let first = 1000 + (number % 200) * 30;
                 let written = store.write(|tx| {
                     (first..first + 30)
-                        .try_for_each(|key| tx.put(BLOBS, &key, &format!("{number} {:0100}", key)).map(drop))
+                        .try_for_each(|key| tx.put(BLOBS, &key, &format!("{number} {key:0100}")).map(drop))
                 });
                 written.expect("written");
             }
