@@ -32,10 +32,13 @@ use crate::random::{Random, seed};
 use contents::Contents;
 use image::{Image, options};
 
-/// Of so many bytes the ordinary run takes one.
+/// Of so many bytes, and of so many lengths, the ordinary run takes one.
 const STRIDE: u64 = 16;
+const STRIDE_OF_LENGTHS: u64 = 64;
+/// Where the base begins.
+const BASE_AT: usize = 4096 + 2 * (16 << 10);
 /// Images that are judged between two looks at the clock.
-const TOGETHER: usize = 200;
+const TOGETHER: usize = 20;
 
 /// What became of a damaged image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,11 +144,11 @@ fn write_and_close(store: Store) {
 fn judge_all(
     image: &Arc<Image>,
     places: Vec<usize>,
-    damaged: impl Fn(&[u8], usize) -> Vec<u8> + Send + Sync + Copy + 'static,
+    damaged: impl Fn(&[u8], usize) -> Vec<u8> + Send + Sync + Clone + 'static,
 ) -> Fates {
     let mut fates = Fates::default();
     for together in places.chunks(TOGETHER) {
-        let (image, together) = (image.clone(), together.to_vec());
+        let (image, together, damaged) = (image.clone(), together.to_vec(), damaged.clone());
         let one = move |at: usize| {
             let judged = catch_unwind(AssertUnwindSafe(|| judge(&image, damaged(&image.bytes, at), at)));
             judged.unwrap_or_else(|_| panic!("the panic above is that of at={at}"))
@@ -159,12 +162,12 @@ fn judge_all(
 }
 
 /// Every place, or one of so many, from a random one on.
-fn places(len: usize, random: &mut Random) -> Vec<usize> {
+fn places(len: usize, stride: u64, random: &mut Random) -> Vec<usize> {
     if std::env::var("SPRAG_DAMAGE").is_ok_and(|what| what == "all") {
         return (0..len).collect();
     }
-    (0..len as u64 / STRIDE)
-        .map(|step| (step * STRIDE + random.below(STRIDE)) as usize)
+    (0..len as u64 / stride)
+        .map(|step| (step * stride + random.below(stride)) as usize)
         .collect()
 }
 
@@ -173,7 +176,7 @@ fn a_flipped_byte_anywhere_is_refused_or_found_and_no_value_is_wrong() {
     let begun = Instant::now();
     let image = Arc::new(Image::new());
     let seed = seed();
-    let places = places(image.bytes.len(), &mut Random::new(seed));
+    let places = places(image.bytes.len(), STRIDE, &mut Random::new(seed));
     let fates = judge_all(&image, places, move |bytes, at| {
         let mut damaged = bytes.to_vec();
         damaged[at] ^= Random::new(seed ^ (at as u64) << 1).below(255) as u8 + 1;
@@ -196,8 +199,46 @@ fn a_flipped_byte_anywhere_is_refused_or_found_and_no_value_is_wrong() {
 fn a_file_that_is_cut_at_any_length_is_refused_or_whole() {
     let begun = Instant::now();
     let image = Arc::new(Image::new());
-    let places = places(image.bytes.len(), &mut Random::new(seed()));
+    let places = places(image.bytes.len(), STRIDE_OF_LENGTHS, &mut Random::new(seed()));
     let fates = judge_all(&image, places, |bytes, at| bytes[..at].to_vec());
     println!("cut files, {:.1?}: {fates}", begun.elapsed());
     assert!(fates.of(Fate::RefusedAtOpen) > 0);
+}
+
+/// Where the page number of a child of a branch stands, with the page that it is to be instead: each child, each page.
+fn detours(bytes: &[u8]) -> Vec<(usize, u64)> {
+    let base = &bytes[BASE_AT..];
+    let pages = (base.len() / 4096) as u64 - 1;
+    let mut detours = Vec::new();
+    for (number, page) in base.chunks_exact(4096).enumerate().skip(1) {
+        let children = usize::from(u16::from_le_bytes([page[2], page[3]])) + 1;
+        // A branch, by its first byte; of the pages that are no longer in use it does not matter what is changed.
+        if page[0] != 2 || children > 170 {
+            continue;
+        }
+        let first = BASE_AT + number * 4096 + 8 + 16 * children;
+        let places = (0..children).map(|child| first + 8 * child);
+        detours.extend(places.flat_map(|at| (0..pages).map(move |other| (at, other))));
+    }
+    detours
+}
+
+/// Pages that are no longer in use have records as they once were, with good checksums.
+#[test]
+fn a_branch_that_leads_to_another_page_brings_no_record_back_as_it_once_was() {
+    let image = Arc::new(Image::of_many_records());
+    let all = Arc::new(detours(&image.bytes));
+    let mut random = Random::new(seed());
+    let drawn: Vec<usize> = (0..600).map(|_| random.below(all.len() as u64) as usize).collect();
+    let fates = judge_all(&image, drawn, move |bytes, which| {
+        let (at, other) = all[which];
+        let mut damaged = bytes.to_vec();
+        damaged[at..at + 8].copy_from_slice(&other.to_le_bytes());
+        damaged
+    });
+    println!("detours: {fates}");
+    // A build of redb with debug assertions reads every branch at the open.
+    assert!(fates.of(Fate::RefusedAtOpen) + fates.of(Fate::RefusedAtReading) > 0);
+    assert!(fates.of(Fate::Harmless) > 0, "no branch is out of use");
+    assert_eq!(fates.of(Fate::FoundByCheck), 0, "a branch is judged when it is read");
 }
