@@ -51,7 +51,10 @@ fn long_work_is_shown_on_a_terminal_and_taken_away_at_its_end() {
     }
     place.run(&["sweep", "FILE"]).says("applied keys=0");
     let checked = place.run(&["check", "FILE"]).out;
-    assert!(checked.starts_with("findings=0 ") && checked.contains(" records=2 "), "{checked}");
+    assert!(
+        checked.starts_with("findings=0 ") && checked.contains(" records=2 "),
+        "{checked}"
+    );
     for (args, answer, word) in [
         (
             &["scan", "FILE", "users"][..],

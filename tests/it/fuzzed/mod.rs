@@ -75,3 +75,8 @@ fn any_bytes_decode_to_a_value_that_encodes_the_same_or_to_an_error() {
 fn operations_that_any_bytes_decide_agree_with_the_reference_through_kills_and_power_losses() {
     on_kept_and_changed("operations", random::trials(60, 20_000), crate::model::follow);
 }
+
+#[test]
+fn a_small_store_with_any_bytes_damaged_is_refused_or_right_or_found_by_a_check() {
+    on_kept_and_changed("damage", random::trials(150, 100_000), crate::damage::follow);
+}

@@ -21,7 +21,7 @@ mod image;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use sprag::testkit::SimDisk;
@@ -132,6 +132,32 @@ fn judge(image: &Image, bytes: Vec<u8>, at: usize) -> Fate {
     }
     assert!(!checked.is_sound(), "lost without a word: {}", seen.lacks(&image.truth));
     Fate::FoundByCheck
+}
+
+/// Damages one run of bytes as the input says (three bytes where, then what to xor there), and judges what that makes.
+pub fn follow(input: &[u8]) {
+    static IMAGE: OnceLock<Image> = OnceLock::new();
+    let image = IMAGE.get_or_init(Image::new);
+    let Some((place, damage)) = input.split_first_chunk::<3>() else {
+        return;
+    };
+    let [high, middle, low] = *place;
+    let begins = u32::from_be_bytes([0, high, middle, low]) as usize % image.bytes.len();
+    let mut bytes = image.bytes.clone();
+    for (byte, damage) in bytes[begins..].iter_mut().zip(damage.iter().take(64)) {
+        *byte ^= damage;
+    }
+    let last = &image.last_frame;
+    let ends = begins + damage.len().min(64);
+    if begins < last.start && ends > last.start {
+        // Both of the last two frames: then the last two commits are gone without a word.
+        if let Ok(store) = options().open_on(Arc::new(SimDisk::from_image(bytes))) {
+            let _ = Contents::of(&store);
+            write_and_close(store);
+        }
+        return;
+    }
+    judge(image, bytes, begins);
 }
 
 /// Whatever they answer, they must answer.
