@@ -59,19 +59,19 @@ impl World {
     }
 }
 
-/// The n-th place of every fault there is.
-fn faults() -> Vec<(String, Box<dyn Fn(u64) -> Fault>)> {
+/// A fault by the number of its place.
+type Placed = Box<dyn Fn(u64) -> Fault>;
+
+/// Every fault there is, with its name.
+fn faults() -> Vec<(String, Placed)> {
     let calls = KINDS.iter().flat_map(|kind| {
         MODES.map(|mode| {
             let fault = move |n| Fault::Calls(*kind, mode, n);
-            (
-                format!("{kind:?} {mode:?}"),
-                Box::new(fault) as Box<dyn Fn(u64) -> Fault>,
-            )
+            (format!("{kind:?} {mode:?}"), Box::new(fault) as Placed)
         })
     });
     calls
-        .chain([("no room".to_owned(), Box::new(Fault::Room) as Box<dyn Fn(u64) -> Fault>)])
+        .chain([("no room".to_owned(), Box::new(Fault::Room) as Placed)])
         .collect()
 }
 
@@ -97,7 +97,7 @@ fn watched(trial: impl FnOnce(mpsc::Sender<String>) + Send + 'static) {
 /// it leaves are struck as well.
 fn every_place(level: Level, stride: u64, one_in: u64) {
     let seed = seed();
-    let (worlds, stride, one_in) = if in_full() { (3, 1, 7) } else { (1, stride, one_in) };
+    let (worlds, stride, one_in) = if in_full() { (3, 1, 40) } else { (1, stride, one_in) };
     watched(move |says| {
         let mut random = Random::new(seed);
         let mut all = Figures::default();
@@ -107,10 +107,7 @@ fn every_place(level: Level, stride: u64, one_in: u64) {
                 let begin = random.below(stride);
                 let lives = (begin..).step_by(stride as usize);
                 let struck = lives.take_while(|n| one_life(&world, &name, fault(*n), *n, one_in, &mut all));
-                println!(
-                    "{level:?}, {name}: every {stride}. of {}",
-                    begin + stride * struck.count() as u64
-                );
+                println!("{level:?}, {name}: places={}", struck.count());
             }
         }
         println!("{level:?}: {all:?}");
