@@ -17,7 +17,7 @@ use crate::help;
 /// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables, keys and check print a line for each thing
 /// they find, with --json an object, as they find it; an error then comes behind them. What stands in all is listed below.
 ///
-/// Commands that only read (get, scan, tables, machine, keys, stats) write no byte, and work while another process has the
+/// Commands that only read (get, scan, tables, machine, keys, stats, check, backup, export) write no byte of it, and work while another process has the
 /// file open.
 #[derive(Debug, Parser)]
 #[command(name = "sprag", version, after_help = help::EXITS, after_long_help = help::top())]

@@ -13,7 +13,7 @@
 //! 5. `check` answers findings, or `NotAStore` as `open` does, and changes nothing. What `open` refuses it finds.
 //!
 //! And nothing panics, ends the process or waits for ever. `SPRAG_SEED` decides which bytes are taken and what they become;
-//! `SPRAG_DAMAGE=all` takes all of them.
+//! `SPRAG_TRIALS=all` takes all of them.
 
 mod contents;
 mod image;
@@ -28,7 +28,7 @@ use sprag::testkit::SimDisk;
 use sprag::{Checked, ErrorKind, Store};
 
 use crate::common::{in_time, shared};
-use crate::random::{Random, seed};
+use crate::random::{Random, in_full, seed};
 use contents::Contents;
 use image::{Image, options};
 
@@ -189,7 +189,7 @@ fn judge_all(
 
 /// Every place, or one of so many, from a random one on.
 fn places(len: usize, stride: u64, random: &mut Random) -> Vec<usize> {
-    if std::env::var("SPRAG_DAMAGE").is_ok_and(|what| what == "all") {
+    if in_full() {
         return (0..len).collect();
     }
     (0..len as u64 / stride)
