@@ -23,6 +23,8 @@ const SLOT_BYTES: usize = 128;
 /// The slot in use, and that it was written in two phases: so is every commit of a store.
 const PRIMARY: u8 = 1;
 const TWO_PHASES: u8 = 4;
+/// That it was not closed. What else the byte can say is of modes that a store never uses, and would choose another slot.
+const NOT_CLOSED: u8 = 2;
 const VERSION: u8 = 3;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
@@ -194,6 +196,9 @@ fn read_header(header: &[u8; HEADER_BYTES]) -> Result<(Geometry, [Option<Child>;
     }
     if flags & TWO_PHASES == 0 {
         return Err(format!("the last commit has not two phases, flags={flags}"));
+    }
+    if flags & !(PRIMARY | NOT_CLOSED | TWO_PHASES) != 0 {
+        return Err(format!("the header has flags that no store has, flags={flags}"));
     }
     let geometry = Geometry {
         region_header_pages: u64::from(u32_at(header, 16).unwrap_or_default()),

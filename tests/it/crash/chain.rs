@@ -16,6 +16,8 @@ use super::work::{self, Stamp};
 
 /// Crashes of a chain from which on its images count.
 const CRASHES_MIN: u64 = 3;
+/// Of so many images one is walked by a check as well.
+const CHECKED_ONE_IN: u64 = 8;
 /// Crashes of one chain.
 const CRASHES: u64 = 24;
 const HALF_BYTES: u64 = 16 << 10;
@@ -273,6 +275,11 @@ impl<'a> Chain<'a> {
             Ok(number) => number,
             Err(what) => panic!("{what}, killed={}, {label}", image.killed),
         };
+        if self.dice.below(CHECKED_ONE_IN) == 0 {
+            let checked = options(self.mode, background, &self.clock).check_on(Arc::new(disk.clone()), |_| ());
+            let checked = checked.expect("a look at an image");
+            assert!(checked.is_sound(), "{checked:?}, killed={}, {label}", image.killed);
+        }
         let store = open();
         let number = verify(&store, &past.history);
         let told = if image.killed { past.cached } else { past.durable };

@@ -33,12 +33,12 @@ use contents::Contents;
 use image::{Image, options};
 
 /// Of so many bytes, and of so many lengths, the ordinary run takes one.
-const STRIDE: u64 = 16;
+const STRIDE: u64 = 32;
 const STRIDE_OF_LENGTHS: u64 = 64;
 /// Where the base begins.
 const BASE_AT: usize = 4096 + 2 * (16 << 10);
 /// Images that are judged between two looks at the clock.
-const TOGETHER: usize = 20;
+const TOGETHER: usize = 4;
 
 /// What became of a damaged image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +79,10 @@ fn check(disk: &SimDisk, opened: Option<ErrorKind>) -> Option<Checked> {
     assert!(disk.cache_image() == before && disk.events() == 0, "a check wrote");
     match checked {
         Ok(checked) => {
-            assert!(opened.is_none() || !checked.is_sound(), "what open refuses is found");
+            assert!(
+                opened.is_none() || !checked.is_sound(),
+                "what open refuses is found: {checked:?}"
+            );
             Some(checked)
         }
         Err(error) => {

@@ -107,8 +107,13 @@ pub fn options(world: &World, clock: &ManualClock) -> Options {
     small_with(clock).level(world.level).checkpoints_in_line()
 }
 
-/// Whether an image opens, and all that it shows. The one place that judges an image.
+/// Whether a check finds an image sound, and it opens, and all that it shows. The one place that judges an image.
 pub fn checked(disk: &SimDisk, options: Options) -> Result<Vec<Answer>, String> {
+    let checked = options.clone().check_on(Arc::new(disk.clone()), |_| ());
+    match checked {
+        Ok(checked) if checked.is_sound() => {}
+        other => return Err(format!("is not sound: {other:?}")),
+    }
     let store = options
         .open_on(Arc::new(disk.clone()))
         .map_err(|error| format!("does not open: {error:?}"))?;
