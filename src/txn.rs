@@ -23,6 +23,11 @@ pub(crate) struct Txn {
 }
 
 impl Txn {
+    /// The state below the changes.
+    pub(crate) fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
     pub(crate) fn new(view: Arc<View>, now: Now) -> Txn {
         Txn {
             view,

@@ -19,7 +19,7 @@ const RECORD: Rule = Rule::new(
 const TABLE: Rule = Rule::new("record.table", "every record is one of a table of the catalogue");
 const KEY: Rule = Rule::new("record.key", "the key of a record is of the kind of its table");
 const STATE: Rule = Rule::new("record.state", "the state of a record is one of its table's machine");
-const JSON: Rule = Rule::new("record.json", "a value of a table of JSON values is JSON");
+pub(super) const JSON: Rule = Rule::new("record.json", "a value of a table of JSON values is JSON");
 const MISSING: Rule = Rule::new(
     "states.missing",
     "every record with a state has an entry under that state",

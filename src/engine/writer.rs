@@ -58,7 +58,7 @@ impl Writer<'_> {
         self.stage.ticket.clone()
     }
 
-    /// Stages `changes` as one commit. It is durable once [`Engine::wait`] of the ticket returned `Ok`.
+    /// Stages `changes` as one commit. It is durable once [`Engine::wait`](super::Engine::wait) of the ticket returned `Ok`.
     ///
     /// # Errors
     /// `TooLarge` if the frame exceeds half of a log half; `Full` or `Io` if there is no room and none can be made, or

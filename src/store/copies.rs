@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Options, Store};
+use crate::check;
 use crate::disk::Disk;
 use crate::disk::create::{self, Building, Creation, Finished};
 use crate::disk::file::FileDisk;
@@ -210,7 +211,10 @@ impl Options {
 
 fn copy(original: &Original, building: &Building, identity: Identity, cache_bytes: usize) -> Result<Copied> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::clone(building));
-    original.copy_to(&disk, identity, cache_bytes)
+    let copied = original.copy_to(&disk, identity, cache_bytes)?;
+    // Pages are sound: they were just written. What they hold may have been damaged before.
+    check::sound(disk, cache_bytes).map_err(|cause| cause.within("what is to be copied is damaged"))?;
+    Ok(copied)
 }
 
 fn new_file(path: &Path) -> Result<Building> {

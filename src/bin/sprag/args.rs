@@ -26,7 +26,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// How long a command that writes waits for a file that another process has open, with its unit: 500ms, 10s [default: do not wait].
+    /// How long to wait for a file that another process has open, with its unit: 500ms, 10s [default: do not wait]. Commands that
+    /// only read need not wait, and do not.
     #[arg(long, global = true, value_name = "DURATION", allow_hyphen_values = true, value_parser = duration)]
     pub wait: Option<Duration>,
 

@@ -10,9 +10,28 @@ use crate::answer::{Answer, Lines, Work, plain, time_text};
 use crate::args::InitArgs;
 use crate::failure::Failure;
 
+/// A store that is written to, closed when it is dropped: what is in the base has checksums of its own, and what is only in
+/// the log could lose its last commit to a bad sector unseen.
+pub struct Writing(Store);
+
+impl std::ops::Deref for Writing {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.0
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // What was answered is in the log if this fails, and the next opening finds it there.
+        let _ = self.0.clone().close();
+    }
+}
+
 /// Opens a store that must exist, to write to it.
-pub fn open(file: &Path, wait: Option<Duration>) -> Result<Store, Failure> {
-    Ok(options(wait).open(file)?)
+pub fn open(file: &Path, wait: Option<Duration>) -> Result<Writing, Failure> {
+    Ok(Writing(options(wait).open(file)?))
 }
 
 /// Opens a store that must exist, to look at it while others may write.

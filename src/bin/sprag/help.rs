@@ -201,7 +201,7 @@ Exit codes:
   0  backed up
   2  usage, or TO exists
   4  there is no such file, or no such folder
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, or corrupt
   7  no room, an I/O error, or read-only: no backup was made";
 
@@ -247,13 +247,14 @@ On stdout, with and without --json, lines of one object each; docs/FORMAT.md des
   {\"line\":\"remembered_key\",\"scope\":..,\"key\":..,..}        a remembered key that is not over
   {\"line\":\"end\",\"lines\":..,\"digest\":..}                  the last; without it, the export is cut off
 
-It is the state of one moment. If something cannot be read, the error names it and there is no last line.
+It is the state of one moment, which is checked before the first line. If something cannot be read, the error names it and there is
+no last line.
 
 Exit codes:
   0  printed
   2  usage
   4  there is no such file
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, a newer format, corrupt, or a table is being migrated
   7  an I/O error, also of stdout; or read-only";
 
@@ -404,7 +405,8 @@ was looked at: findings=0 bytes=.. frames=.. pages=.. and so on. At most 1000 fi
 A place in a table has \"table\" and \"key\", a remembered key \"scope\" and \"key\", another entry \"space\" and \"key\".
 
 It looks at the superblock, the log, every page of the base with its checksum, every record, remembered key and table, and at
-indexes and counters both ways. It changes nothing and goes on behind what is damaged as far as it can. What was written last and
+indexes and counters both ways. While another process writes to the file, one state of it is checked, and neither the
+checksums of pages nor the log (base_verified=false). It changes nothing and goes on behind what is damaged as far as it can. What was written last and
 is torn is no damage. It reads the whole file more than once.
 
 Exit codes:
@@ -412,7 +414,7 @@ Exit codes:
   1  something was found: keep the file, and restore from a copy
   2  usage
   4  there is no such file
-  5  another process has the file open
+  5  a process that writes to the file was started anew meanwhile; call again
   6  not a store, or a newer format
   7  an I/O error, also of stdout; or read-only";
 
