@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::Disk;
 use super::create::{self, Building, Creation};
-use super::marks::Marks;
+use super::marks::{self, Marks};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 #[cfg(target_os = "linux")]
@@ -176,11 +176,13 @@ impl Disk for FileDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.is_mine()?;
         self.0.check_length(offset, data.len())?;
         self.0.write_at(offset, data)
     }
 
     fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.is_mine()?;
         self.0.check_length(offset, data.len())?;
         let _turn = self.0.turn();
         let file = self.0.for_synced_writes();
@@ -198,6 +200,7 @@ impl Disk for FileDisk {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.is_mine()?;
         #[cfg(target_os = "linux")]
         self.0.length_max.store(length_limit(), Ordering::Relaxed);
         self.0.check_length(len, 0)?;
@@ -205,7 +208,7 @@ impl Disk for FileDisk {
     }
 
     fn marks(&self) -> Option<&dyn Marks> {
-        Some(&self.0.file)
+        self.0.is_mine().is_ok().then_some(&self.0.file as &dyn Marks)
     }
 
     fn is_at_its_path(&self) -> bool {
@@ -215,6 +218,14 @@ impl Disk for FileDisk {
 }
 
 impl Inner {
+    /// A forked child has the descriptors and nothing else that an opening is made of: what it drops must not be written.
+    fn is_mine(&self) -> io::Result<()> {
+        if self.locked_by == std::process::id() {
+            return Ok(());
+        }
+        Err(io::Error::other("the file was opened by another process"))
+    }
+
     #[cfg(target_os = "linux")]
     fn for_synced_writes(&self) -> &File {
         self.synced.as_ref().unwrap_or(&self.file)
@@ -346,7 +357,7 @@ fn look(path: &Path, wait: Duration) -> Result<Look> {
 /// elsewhere one that excludes writers and is shared with others who look.
 pub(super) fn open_to_look(path: &Path, wait: Duration) -> Result<FileDisk> {
     let file = open_regular(path, Access::Read)?;
-    if cfg!(not(target_os = "linux")) {
+    if !marks::ARE_THERE {
         lock_within(path, &Patience::begin(wait), || {
             outcome_of_lock(path, || file.try_lock_shared())
         })?;

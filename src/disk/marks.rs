@@ -10,6 +10,9 @@ use std::ops::Range;
 /// First place of a mark; no file reaches so far.
 pub const PLACES_BEGIN: u64 = 1 << 62;
 
+/// Whether files have marks here. Positions of locks have 64 bits only where the system's words do.
+pub const ARE_THERE: bool = cfg!(all(target_os = "linux", target_pointer_width = "64"));
+
 /// What two openings of one file, also of different processes, can tell each other without writing a byte.
 pub trait Marks {
     /// Sets a mark.
@@ -30,7 +33,7 @@ pub trait Marks {
 }
 
 /// Locks of the open file description: shared by threads and duplicates, and by nothing else of the process.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 impl Marks for std::fs::File {
     fn set(&self, place: u64) -> io::Result<()> {
         let lock = linux::range(linux::SHARED, place..place + 1)?;
@@ -57,7 +60,7 @@ impl Marks for std::fs::File {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux {
     use std::fs::File;
     use std::io;
@@ -88,7 +91,7 @@ mod linux {
 }
 
 /// Elsewhere nobody marks: who looks there excludes the writer by the lock of the whole file.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 impl Marks for std::fs::File {
     fn set(&self, _place: u64) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())

@@ -48,6 +48,10 @@ pub(crate) struct Copied {
 }
 
 impl Original {
+    pub(crate) fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
     /// A state of an open store. Of nothing in it `time` may be behind.
     pub(super) fn of_view(superblock: Superblock, view: Arc<View>, time: RetentionMark) -> Original {
         let applied = Applied {

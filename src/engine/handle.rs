@@ -104,6 +104,13 @@ impl Engine {
         }
     }
 
+    /// A read has ended.
+    pub(crate) fn rest(&self) {
+        if let Kind::Looks(look) = &self.0 {
+            look.rest();
+        }
+    }
+
     /// The newest state, to copy. Nobody waits for what is done with it.
     pub(crate) fn original(&self) -> Result<Original> {
         match &self.0 {

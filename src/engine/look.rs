@@ -107,6 +107,15 @@ impl Look {
         Retention::open(kept, self.settings.clock.sample(), self.settings.max_offline)
     }
 
+    /// Lets go of the mark if nobody reads any more: a look that only waits keeps no state.
+    pub(super) fn rest(&self) {
+        if let Some(seen) = self.seen.lock().as_ref()
+            && Arc::strong_count(&seen.view) == 1
+        {
+            seen.guarded.rest();
+        }
+    }
+
     fn newest<T>(&self, show: impl FnOnce(&Seen) -> T) -> Result<T> {
         let mut seen = self.seen.lock();
         let newest = match seen.take() {
@@ -150,9 +159,12 @@ impl Look {
     /// From nothing: the base as it is now, and the log that continues it.
     fn begin(&self) -> Result<Seen> {
         for _ in 0..TRIES_MAX {
-            let guarded = Guarded::begin(self.disk.clone(), base_begins(&self.superblock), self.places.clone())
-                .map_err(looked)?;
-            let guarded = Arc::new(guarded);
+            let guarded = Guarded::begin(self.disk.clone(), base_begins(&self.superblock), self.places.clone());
+            let guarded = match guarded {
+                Ok(guarded) => Arc::new(guarded),
+                Err(cause) if cause.kind() == io::ErrorKind::ResourceBusy => continue,
+                Err(cause) => return Err(looked(cause)),
+            };
             match self.begin_at(&guarded) {
                 Ok(seen) => return Ok(seen),
                 // What was found while pages were used again says nothing about the file.
@@ -190,7 +202,7 @@ impl Look {
 
     /// The same base with the frames that came since; `None` if the base is another one by now.
     fn go_on(&self, before: Seen) -> Result<Option<Seen>> {
-        if before.view.base.is_spent() {
+        if before.view.base.is_spent() || before.guarded.settle().is_err() {
             return Ok(None);
         }
         let mut runs = before.runs.clone();
@@ -199,14 +211,21 @@ impl Look {
             self.take_on(run)?;
             end = run.last;
         }
-        let other = |half: &Half| runs.iter().all(|run| run.half != *half);
-        let free: Vec<Half> = Half::BOTH.into_iter().filter(other).collect();
-        for half in free {
-            let mut run = Run::empty(half, end);
-            self.take_on(&mut run)?;
-            if run.len > 0 {
-                end = run.last;
-                runs.push(run);
+        loop {
+            let other = |half: &Half| runs.iter().all(|run| run.half != *half);
+            let free: Vec<Half> = Half::BOTH.into_iter().filter(other).collect();
+            let known = runs.len();
+            for half in free {
+                let mut run = Run::empty(half, end);
+                self.take_on(&mut run)?;
+                if run.len > 0 {
+                    end = run.last;
+                    runs.push(run);
+                }
+            }
+            // One half may continue the other, whichever was looked at first.
+            if runs.len() == known {
+                break;
             }
         }
         // Frames lie untouched as long as the base is the one that they continue.
@@ -264,6 +283,7 @@ pub(crate) fn at_rest(disk: &Arc<dyn Disk>) -> Result<Option<Arc<dyn Disk>>> {
         Ok(guarded) if guarded.has_writer() => Ok(None),
         Ok(guarded) => Ok(Some(Arc::new(guarded))),
         Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => Ok(Some(disk.clone())),
+        Err(cause) if cause.kind() == io::ErrorKind::ResourceBusy => Ok(None),
         Err(cause) => Err(looked(cause)),
     }
 }
@@ -321,8 +341,18 @@ struct Guarded {
     /// Set once the base is open: what it reads from then on belongs to one state of its data, which a writer keeps if it
     /// is told to. Before, nothing is kept.
     settled: AtomicBool,
-    /// The mark that keeps this state, if a writer was seen.
-    mark: Mutex<Option<Mark>>,
+    held: Mutex<Held>,
+}
+
+/// What keeps a state.
+#[derive(Debug, Default)]
+struct Held {
+    /// The mark, if a writer was seen and marks can be set.
+    mark: Option<Mark>,
+    /// A writer was seen, marked or not.
+    has_writer: bool,
+    /// The state was given up. It stays so, whatever is asked later: pages were used again.
+    is_lost: bool,
 }
 
 impl Guarded {
@@ -334,14 +364,14 @@ impl Guarded {
             places,
             header,
             settled: AtomicBool::new(false),
-            mark: Mutex::new(None),
+            held: Mutex::default(),
         };
         guarded.holds()?;
         Ok(guarded)
     }
 
     fn has_writer(&self) -> bool {
-        self.mark.lock().is_some()
+        self.held.lock().has_writer
     }
 
     /// Whether the base is in another state by now, or may be.
@@ -363,9 +393,15 @@ impl Guarded {
             Some(marks) => Place::of_writer(marks).unwrap_or(None).map(|place| (marks, place)),
             None => None,
         };
-        let mut mark = self.mark.lock();
+        let mut held = self.held.lock();
+        if held.is_lost {
+            return Err(given_up());
+        }
+        let mut next = None;
         if let Some((marks, place)) = writer {
-            let same = mark
+            held.has_writer = true;
+            let same = held
+                .mark
                 .as_ref()
                 .is_some_and(|mark| mark.place.opening() == place.opening());
             if same && self.settled.load(Ordering::Acquire) {
@@ -373,17 +409,31 @@ impl Guarded {
             }
             if !same {
                 // Marked before the look at the header: if that is still the same, the writer sees the mark in time.
-                *mark = Mark::set(&self.disk, marks, &self.places, place).ok();
+                next = Mark::set(&self.disk, marks, &self.places, place).ok();
             }
         }
         if self.moved()? {
-            return Err(io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "the file was changed by a writer that did not know of this look; read again",
-            ));
+            held.is_lost = true;
+            return Err(given_up());
+        }
+        if next.is_some() {
+            held.mark = next;
         }
         Ok(())
     }
+
+    /// Nobody reads this state now. It can be gone on with as long as it is the newest.
+    fn rest(&self) {
+        self.settled.store(false, Ordering::Release);
+        self.held.lock().mark = None;
+    }
+}
+
+fn given_up() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "the file was changed by a writer that did not know of this look; read again",
+    )
 }
 
 fn looked(cause: io::Error) -> Error {

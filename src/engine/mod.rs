@@ -221,7 +221,10 @@ impl Writes {
             retention_ns: retention.now_ns(),
             highest_wall_ns: retention.highest_wall_ns(),
             is_at_its_path,
-            oldest_reader_behind: core.shared.oldest_read().map_or(0, |oldest| sequence - oldest),
+            oldest_reader_behind: core
+                .shared
+                .oldest_read()
+                .map_or(0, |oldest| sequence.saturating_sub(oldest)),
             states_kept_for_others: core.base.kept_outside(),
         })
     }

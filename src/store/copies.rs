@@ -65,6 +65,7 @@ impl Store {
         self.with_engine("backup", |engine| {
             let original = engine.original()?;
             let building = new_file(to)?;
+            check::open(original.view(), 0, |_| ())?.or_corrupt()?;
             let copied = copy(&original, &building, Identity::Same, self.inner.cache_bytes)?;
             finish(building, to)?;
             Ok::<_, Error>(copied)

@@ -379,7 +379,10 @@ impl Store {
         self.inner.probed.before(call);
         let result = {
             let engine = self.inner.engine.read();
-            f(engine.as_ref().ok_or_else(closed)?)
+            let engine = engine.as_ref().ok_or_else(closed)?;
+            let result = f(engine);
+            engine.rest();
+            result
         };
         self.inner.probed.after();
         result

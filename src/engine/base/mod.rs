@@ -295,6 +295,8 @@ impl Home {
         let expected = verify::bookkeeping(&*self.disk, self.offset)?;
         open.region = Arc::new(Region::overlaid(self.disk.clone(), self.offset, expected));
         open.database = Some(open_redb(&open.region, self.cache_bytes, false)?);
+        // Commits go on meanwhile, whether or not the base can be written to.
+        open.outside.begin(&*self.disk);
         Ok(())
     }
 }
@@ -366,7 +368,10 @@ fn from_redb(cause: impl Into<redb::Error>) -> Error {
             Error::new(ErrorKind::NewerFormat, message)
         }
         // Nobody reads a store that is closed: the opening that this snapshot is of was given up after an error.
-        redb::Error::DatabaseClosed => Error::new(ErrorKind::Io, "the base was opened anew meanwhile"),
+        redb::Error::DatabaseClosed | redb::Error::PreviousIo => {
+            let cause = std::io::Error::other("an error before this one");
+            Error::io("read or write the base, which is opened anew", None, cause)
+        }
         other => Error::with_source(ErrorKind::Io, "the base refused the call", other.to_string()),
     }
 }

@@ -177,7 +177,7 @@ fn in_the_base(bytes: &[u8], what: &[u8]) -> usize {
 #[test]
 fn a_damaged_record_is_in_no_copy() {
     let place = Place::with_store();
-    damaged(&place, |bytes| in_the_base(bytes, b"\0150") + 1);
+    damaged(&place, |bytes| in_the_base(bytes, b"\x01150") + 1);
     assert_eq!(place.run(&["check", "FILE"]).code, Some(1));
     let to = place.path("copy.sprag");
     let to = to.to_str().expect("text");
