@@ -1,5 +1,7 @@
 //! A look from outside while somebody writes: one state, never half a commit, and nobody waits.
 
+mod moments;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
