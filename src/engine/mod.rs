@@ -13,6 +13,7 @@
 mod base;
 mod checkpoint;
 mod copy;
+mod guarded;
 mod handle;
 mod log;
 mod look;
