@@ -24,6 +24,7 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// The state below the changes.
+    #[cfg(feature = "json")]
     pub(crate) fn view(&self) -> &Arc<View> {
         &self.view
     }

@@ -87,7 +87,7 @@ pub(crate) fn file(disk: Arc<dyn Disk>, cache_bytes: usize, mut tell: impl FnMut
 /// Checks a file that nobody has open for writing, and takes no damage.
 ///
 /// # Errors
-/// `Corrupt` with the first finding; as [`file`].
+/// `Corrupt` with the first finding; as [`file()`].
 pub(crate) fn sound(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<()> {
     file(disk, cache_bytes, |_| ())?.or_corrupt()
 }

@@ -353,7 +353,7 @@ fn look(path: &Path, wait: Duration) -> Result<Look> {
     Err(busy(path, "the file is replaced over and over"))
 }
 
-/// Opens a file that is only looked at. Takes no lock on Linux, where [marks](super::marks) tell what a writer does;
+/// Opens a file that is only looked at. Takes no lock on Linux, where [marks] tell what a writer does;
 /// elsewhere one that excludes writers and is shared with others who look.
 pub(super) fn open_to_look(path: &Path, wait: Duration) -> Result<FileDisk> {
     let file = open_regular(path, Access::Read)?;
