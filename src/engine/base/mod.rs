@@ -209,6 +209,7 @@ impl Base {
         let mut open = self.home.open.lock();
         self.home.open_if_spent(&mut open)?;
         open.arm(&*self.home.disk)?;
+        open.outside.let_go(&*self.home.disk);
         let before = open.snapshot(&self.home)?;
         let database = open.database.as_ref().ok_or_else(closed)?;
         let dropped = caught(|| transaction(database))?;

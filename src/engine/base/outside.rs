@@ -110,8 +110,15 @@ impl Outside {
             }
         }
         self.kept.push_back((place, before));
-        self.kept.retain(|(place, _)| place.is_read(marks));
+        self.let_go(disk);
         self.kept.len() as u64
+    }
+
+    /// Lets go of what nobody reads any more. Also before a transaction, so that it may use those pages again.
+    pub(super) fn let_go(&mut self, disk: &dyn Disk) {
+        if let Some(marks) = disk.marks() {
+            self.kept.retain(|(place, _)| place.is_read(marks));
+        }
     }
 
     /// This opening of the base writes no more, and keeps nothing.
