@@ -1,8 +1,8 @@
 //! A real file under the writer's lock.
 //!
 //! Owns one descriptor for reads, writes, syncs and the lock, since a lock taken through one descriptor and range locks
-//! taken through another refuse each other; on Linux another one for synced writes, which takes no lock. Refuses what is no regular file, an empty file, and a file system
-//! without locks: nothing is ever written without the lock. Making a file is in [`create`].
+//! taken through another refuse each other; on Linux another one for synced writes, which takes no lock. Refuses what is no
+//! regular file, an empty file, and a file system without locks: nothing is ever written without the lock. Making a file is in [`create`].
 //!
 //! Others may rely on
 //! - at most one [`FileDisk`] of a file lives, in this process and among all others, counting clones as one;

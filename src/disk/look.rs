@@ -37,22 +37,6 @@ impl Disk for LookDisk {
         self.0.read(offset, out)
     }
 
-    fn write(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn write_synced(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
     fn is_at_its_path(&self) -> bool {
         self.0.is_at_its_path()
     }

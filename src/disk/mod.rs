@@ -26,7 +26,8 @@ pub(crate) mod sim_look;
 use std::fmt;
 use std::io;
 
-/// Random access to one file of bytes. All calls take `&self` and may come from several threads at once.
+/// Random access to one file of bytes. All calls take `&self` and may come from several threads at once. One that is only
+/// read leaves out the calls that change something: they are refused.
 #[cfg_attr(
     feature = "test-util",
     expect(
@@ -49,22 +50,33 @@ pub trait Disk: Send + Sync + fmt::Debug + 'static {
     ///
     /// # Errors
     /// What the operating system reports.
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let _ = (offset, data);
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
     /// Writes all of `data` at `offset` and makes exactly this range durable.
     ///
     /// # Errors
     /// What the operating system reports.
-    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let _ = (offset, data);
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
     /// Makes all earlier writes and the length durable.
     ///
     /// # Errors
     /// What the operating system reports.
-    fn sync(&self) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
     /// Cuts or extends (with zeros). Durable with the next `sync`.
     ///
     /// # Errors
     /// What the operating system reports.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let _ = len;
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
     /// What other openings of the same file can be told and asked; `None` if there is no way to.
     fn marks(&self) -> Option<&dyn marks::Marks> {
         None

@@ -96,22 +96,6 @@ impl Disk for SimLook {
         self.0.disk.read(offset, out)
     }
 
-    fn write(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn write_synced(&self, _offset: u64, _data: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn set_len(&self, _len: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
     fn marks(&self) -> Option<&dyn Marks> {
         Some(&*self.0)
     }

@@ -179,20 +179,4 @@ impl Disk for Guarded {
         self.holds()?;
         read
     }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.write(offset, data)
-    }
-
-    fn write_synced(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.disk.write_synced(offset, data)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.set_len(len)
-    }
 }

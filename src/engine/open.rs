@@ -167,7 +167,7 @@ fn build(
     settings: &Settings,
 ) -> Result<Core> {
     let end = runs.last().map_or(applied, |run| run.last);
-    let (older, newer) = split(runs);
+    let (older, newer) = recovery::split(runs);
     let generation = 1;
     let mark = Mark {
         sequence: end.sequence,
@@ -220,12 +220,6 @@ fn build(
         commits: AtomicU64::new(0),
         checkpoints: AtomicU64::new(0),
     })
-}
-
-/// The half whose checkpoint was under way, if there was one, and the half in use.
-pub(super) fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
-    let newer = runs.pop();
-    (runs.pop(), newer)
 }
 
 pub(super) fn read_superblock(disk: &dyn Disk) -> Result<Superblock> {

@@ -69,6 +69,12 @@ pub(super) fn accept(stamp: Stamp, halves: &[(Half, Vec<u8>)], applied: Applied)
     runs
 }
 
+/// The half whose checkpoint was under way, if there was one, and the half in use.
+pub(super) fn split(mut runs: Vec<Run>) -> (Option<Run>, Option<Run>) {
+    let newer = runs.pop();
+    (runs.pop(), newer)
+}
+
 /// Whether what was not accepted proves a durable sequence above the end of `runs`.
 pub(super) fn missing(stamp: Stamp, halves: &[(Half, Vec<u8>)], runs: &[Run], applied: Applied) -> Option<Missing> {
     let log_end = runs.last().map_or(applied, |run| run.last).sequence;

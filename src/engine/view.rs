@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::base::BaseSnapshot;
 use super::memory::{Bytes, Entry, Memory};
-use super::recovery::Run;
+use super::recovery::{self, Run};
 use crate::codec::successor_of_prefix;
 use crate::error::Result;
 
@@ -79,12 +79,12 @@ impl RangeBounds<[u8]> for Span {
 
 impl View {
     /// The state that the frames of a log make of a base.
-    pub(super) fn of(base: Arc<BaseSnapshot>, mut runs: Vec<Run>) -> View {
-        let newer = runs.pop();
+    pub(super) fn of(base: Arc<BaseSnapshot>, runs: Vec<Run>) -> View {
+        let (older, newer) = recovery::split(runs);
         View {
             sequence: newer.as_ref().map_or(base.applied, |run| run.last).sequence,
             memory: newer.map_or_else(Memory::new, |run| run.memory),
-            frozen: runs.pop().map(|run| run.memory),
+            frozen: older.map(|run| run.memory),
             base,
         }
     }

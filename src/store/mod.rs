@@ -53,8 +53,8 @@ pub use write::WriteTx;
 /// power loss. Readers see only what is durable at the store's level, and never wait for writers.
 ///
 /// # What it does not do
-/// One process writes to the file at a time; others may look ([`Store::open_read_only`]). A write closure runs under the one writer lock: keep it short, and do not wait
-/// in it for another thread that writes.
+/// One process writes to the file at a time; others may look ([`Store::open_read_only`]). A write closure runs under the one
+/// writer lock: keep it short, and do not wait in it for another thread that writes.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,

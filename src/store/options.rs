@@ -213,7 +213,7 @@ impl Options {
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let disk = LookDisk::open(path, self.wait)?;
-        self.look_at(Arc::new(disk)).map_err(|cause| at(path, cause))
+        self.look_on(Arc::new(disk)).map_err(|cause| at(path, cause))
     }
 
     /// A store in memory with the same behaviour, gone when its last handle is.
@@ -278,7 +278,16 @@ impl Options {
     /// Looks at the store on a disk.
     #[doc(hidden)]
     pub fn look_on(self, disk: Arc<dyn Disk>) -> Result<Store> {
-        self.look_at(disk)
+        let declared = self.declared()?;
+        let engine = Engine::look(disk, &self.settings, |view| {
+            catalog::additions(view, &declared).map(drop)
+        })?;
+        Ok(Store::with(
+            engine,
+            self.verify_values,
+            self.settings.cache_bytes,
+            self.probed,
+        ))
     }
 
     /// Fills a file under construction and gives it its name; `None` if somebody else was first.
@@ -309,22 +318,6 @@ impl Options {
         let store = Store::with(engine, self.verify_values, self.settings.cache_bytes, self.probed);
         store.declare(&declared)?;
         Ok(store)
-    }
-}
-
-/// A store that is only looked at.
-impl Options {
-    fn look_at(self, disk: Arc<dyn Disk>) -> Result<Store> {
-        let declared = self.declared()?;
-        let engine = Engine::look(disk, &self.settings, |view| {
-            catalog::additions(view, &declared).map(drop)
-        })?;
-        Ok(Store::with(
-            engine,
-            self.verify_values,
-            self.settings.cache_bytes,
-            self.probed,
-        ))
     }
 }
 

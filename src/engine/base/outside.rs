@@ -76,7 +76,7 @@ impl Place {
 /// What one opening of the base tells readers outside, and what it keeps for them.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
-    /// Marked; `None` before the first write, and where there are no marks.
+    /// Marked; `None` in an opening that only recovers, and where there are no marks.
     place: Option<Place>,
     /// States that were superseded and are read, the oldest first.
     kept: VecDeque<(Place, Arc<BaseSnapshot>)>,
