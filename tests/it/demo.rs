@@ -5,6 +5,11 @@ use std::process::{Command, Output};
 
 use serde::Deserialize;
 
+use crate::random;
+
+#[path = "../../src/bin/sprag/demo/aim.rs"]
+mod aim;
+
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 struct Report {
@@ -210,4 +215,41 @@ fn a_row_that_is_not_as_expected_is_told_and_exits_1() {
         present: 1,
     };
     assert_eq!(wrong, [row]);
+}
+
+/// A delivery in ten takes up to thirty times as long as the others, which once left the aim behind every end.
+#[test]
+fn kills_meet_both_sides_of_the_commit_however_uneven_deliveries_are() {
+    use aim::{Aim, Met};
+    use std::time::Duration;
+
+    let mut random = random::Random::new(random::seed());
+    for machine in 0..2_000 {
+        let commit = 50 + random.below(20_000);
+        let rest = commit / 4 + random.below(commit);
+        let mut delivery = || {
+            let slow = if random.below(10) == 0 { 1 + random.below(30) } else { 1 };
+            let percent = slow * (70 + random.below(60));
+            (commit * percent / 100, (commit + rest) * percent / 100)
+        };
+        let mut aim = Aim::new(Duration::from_micros(delivery().1));
+        let (mut absent, mut present, mut tries) = (0, 0, 0);
+        while (absent < 3 || present < 3 || absent + present < 20) && tries < 200 {
+            let delay = aim.delay();
+            let (commit, end) = delivery();
+            let met = match delay.as_micros() {
+                at if at < u128::from(commit) => Met::Absent,
+                at if at < u128::from(end) => Met::Present,
+                _ => Met::Ended,
+            };
+            absent += u32::from(met == Met::Absent);
+            present += u32::from(met == Met::Present);
+            tries += 1;
+            aim.learn(met);
+        }
+        assert!(
+            absent >= 3 && present >= 3 && absent + present >= 20,
+            "machine={machine}, commit={commit}, rest={rest}, absent={absent}, present={present}"
+        );
+    }
 }

@@ -16,29 +16,29 @@ pub enum Met {
     Ended,
 }
 
-/// Where in a delivery its commit seems to lie.
+/// When to kill next, on either side of the commit.
+///
+/// Each side has a delay of its own that grows when a kill came too soon for it and shrinks when one came too late. It
+/// keeps no bounds: one slow delivery would leave a bound that no other delivery reaches.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim {
-    /// The longest delay that came before the commit, and the shortest that came behind it.
-    early: Duration,
-    late: Duration,
-    /// The shortest delay that came behind the end.
-    end: Duration,
+    before: Duration,
+    behind: Duration,
     absent: u32,
     present: u32,
     shots: usize,
 }
 
-/// Parts of the way by which the moments of the kills vary, in percent.
-const PARTS: [u32; 5] = [90, 35, 70, 10, 50];
+/// Parts of a side's delay by which the moments of its kills vary, in percent: those before the commit may lie anywhere.
+const BEFORE_PARTS: [u32; 5] = [90, 35, 70, 10, 50];
+const BEHIND_PARTS: [u32; 5] = [100, 90, 110, 95, 105];
 
 impl Aim {
     /// `run` is how long a delivery took that nobody killed.
     pub fn new(run: Duration) -> Aim {
         Aim {
-            early: Duration::ZERO,
-            late: run,
-            end: run,
+            before: run / 2,
+            behind: run * 3 / 4,
             absent: 0,
             present: 0,
             shots: 0,
@@ -47,43 +47,40 @@ impl Aim {
 
     /// The next delay: on the side of the commit that was met less often.
     pub fn delay(&self) -> Duration {
-        let commit = (self.early + self.late) / 2;
-        let part = PARTS.get(self.shots % PARTS.len()).copied().unwrap_or(50);
-        if self.absent <= self.present {
-            commit * part / 100
-        } else {
-            commit + self.end.saturating_sub(commit) * part / 100
-        }
+        let (delay, parts) = match self.is_for_absent() {
+            true => (self.before, BEFORE_PARTS),
+            false => (self.behind, BEHIND_PARTS),
+        };
+        delay * parts.get(self.shots % parts.len()).copied().unwrap_or(100) / 100
     }
 
-    /// Learns from what a kill after `delay` met.
-    pub fn learn(&mut self, delay: Duration, met: Met) {
+    /// Learns from what the kill of the last delay met.
+    pub fn learn(&mut self, met: Met) {
         self.shots += 1;
+        let is_for_absent = self.is_for_absent();
         match met {
-            Met::Absent => {
-                self.absent += 1;
-                self.early = self.early.max(delay);
-            }
-            Met::Present => {
-                self.present += 1;
-                self.late = self.late.min(delay);
-            }
-            Met::Ended => {
-                self.end = self.end.min(delay);
-                self.late = self.late.min(delay);
-            }
+            Met::Absent => self.absent += 1,
+            Met::Present => self.present += 1,
+            Met::Ended => {}
         }
-        self.reconcile(delay, met);
+        match (is_for_absent, met) {
+            (true, Met::Absent) => self.before = longer(self.before),
+            (true, Met::Present | Met::Ended) => self.before = shorter(self.before),
+            (false, Met::Absent) => self.behind = longer(self.behind),
+            (false, Met::Ended) => self.behind = shorter(self.behind),
+            (false, Met::Present) => {}
+        }
     }
 
-    /// What was learned before and no longer fits gives way to what was met last.
-    fn reconcile(&mut self, delay: Duration, met: Met) {
-        if self.early >= self.late {
-            match met {
-                Met::Absent => self.late = (delay + self.end.max(delay)) / 2 + delay / 8,
-                Met::Present | Met::Ended => self.early = delay / 2,
-            }
-        }
-        self.end = self.end.max(self.late + self.late / 8);
+    fn is_for_absent(&self) -> bool {
+        self.absent <= self.present
     }
+}
+
+fn longer(delay: Duration) -> Duration {
+    delay * 9 / 8 + Duration::from_micros(1)
+}
+
+fn shorter(delay: Duration) -> Duration {
+    delay * 7 / 8
 }

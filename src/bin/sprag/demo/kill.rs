@@ -54,7 +54,7 @@ pub fn rounds(file: &Path, technique: Technique) -> Result<Kills, Failure> {
         }
         let delay = aim.delay();
         let met = round(file, technique, &format!("kill {number}"), delay, &mut kills)?;
-        aim.learn(delay, met);
+        aim.learn(met);
     }
     Ok(kills)
 }
