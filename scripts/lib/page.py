@@ -284,14 +284,15 @@ class Page(Figures):
         self.add(
             "A program that opens a store, makes one record durable and reads it back; release profile, `strip = true`, default features",
             f"(SQLite bundled). Crates are those that are linked and the macros they take. The build is one measurement{f' with {jobs} jobs' if jobs else ''}, from an",
-            "empty target folder; the C compiler's work is in it. *nothing* is a program that opens no store.",
+            "empty target folder; the C compiler's work is in it, and *CPU* is its processor time. The version is the crate's: rusqlite for SQLite,",
+            "heed for LMDB. *nothing* is a program that opens no store.",
             "",
         )
         lines = []
         for name, found in sorted(peers.items(), key=lambda peer: (peer[1].get("binary_bytes") or 0, peer[0])):
             shown = f"**{name}**" if name == GRAND else name
             lines.append([shown, found.get("version") or "-"] + [show(found.get(field)) for field, (_, show) in FOOTPRINTS.items()])
-        self.add(*table(["peer", "<version", "binary", "crates", "build s"], lines), "")
+        self.add(*table(["peer", "<version", "binary", "crates", "build s", "CPU s"], lines), "")
         told = [str(self.footprint[field]) for field in ("rustc", "date", "commit") if self.footprint.get(field)]
         if told:
             self.add(f"Measured with {', '.join(told)}.", "")

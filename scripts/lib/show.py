@@ -146,4 +146,5 @@ FOOTPRINTS = {
     "binary_bytes": ("binary size", size),
     "crates": ("crates", digits),
     "build_seconds": ("clean build, s", digits),
+    "build_cpu_seconds": ("processor time of a clean build, s", digits),
 }
