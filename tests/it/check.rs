@@ -108,16 +108,20 @@ fn a_sound_store_has_no_findings_and_all_of_it_was_looked_at() {
         CheckStep::Records,
         CheckStep::States,
         CheckStep::Remembered,
-        CheckStep::Ends,
+        CheckStep::Segments,
     ];
     assert_eq!(steps, all);
     let based = check(in_the_base());
-    for (checked, frames, index_entries) in [(&logged, 1, 3), (&based, 0, 3 + 2)] {
+    // The two keys are kept for unlike times, so each lies in a segment of its own.
+    for (checked, frames, segments) in [(&logged, 1, 0), (&based, 0, 2)] {
         assert_eq!(lines(checked), Vec::<String>::new());
         assert!(checked.is_sound() && checked.base_verified && checked.pages > 5);
         let counted = (checked.tables, checked.records, checked.remembered_keys);
         assert_eq!(counted, (2, 4, 2));
-        assert_eq!((checked.frames, checked.index_entries), (frames, index_entries));
+        assert_eq!(
+            (checked.frames, checked.segments, checked.index_entries),
+            (frames, segments, 3)
+        );
     }
     assert_eq!(logged.bytes, disk.cache_image().len() as u64);
 }
@@ -317,11 +321,20 @@ fn a_damaged_page_of_the_base_is_found_where_it_is() {
         let places = BASE_AT..bytes.len() - what.len();
         places.filter(|at| bytes[*at..].starts_with(what)).collect()
     };
-    // The row of the key that ends, in the index of ends: its end, then the length of its scope.
-    let ends_at = hits(b"\x04jobstwo").into_iter().map(|at| at - 1);
-    let cases: [(Vec<usize>, &str); 3] = [
+    // The list of segments names the key as well.
+    let list = hits(b"appliedsegments");
+    let in_list = |at: &usize| list.iter().any(|list| list / 4096 == at / 4096);
+    let in_blocks = hits(b"\x04jobstwo").into_iter().filter(|at| !in_list(at));
+    // A filter of one key: its number of parts, and 64 bytes of which six bits are set.
+    let filters = (BASE_AT..bytes.len() - 68).filter(|at| {
+        let (parts, bits) = bytes[*at..at + 68].split_at(4);
+        let set: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
+        parts == [1, 0, 0, 0] && (4..=6).contains(&set)
+    });
+    let cases: [(Vec<usize>, &str); 4] = [
         (hits(b"done"), "remembered"),
-        (ends_at.collect(), "base.ends"),
+        (in_blocks.collect(), "base.read"),
+        (filters.map(|at| at + 4).collect(), "base.filter"),
         (hits(b"packed\0\0\0\0\0\0\0\x02"), "states.missing"),
     ];
     for (places, rule) in cases {
@@ -361,7 +374,7 @@ fn a_table_of_the_base_that_has_another_number_of_entries_than_it_says_is_found(
             .filter(|at| bytes[*at..].starts_with(what))
             .collect::<Vec<_>>()
     };
-    let pages: Vec<usize> = begins(b"recordsstates").iter().map(|at| at / 4096).collect();
+    let pages: Vec<usize> = begins(b"recordssegmentsstates").iter().map(|at| at / 4096).collect();
     let places: Vec<usize> = begins(&4_u64.to_le_bytes())
         .into_iter()
         .filter(|at| pages.contains(&(at / 4096)))

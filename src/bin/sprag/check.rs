@@ -60,6 +60,7 @@ struct Summary {
     tables: u64,
     records: u64,
     remembered_keys: u64,
+    segments: u64,
     index_entries: u64,
 }
 
@@ -74,6 +75,7 @@ impl Summary {
             tables: checked.tables,
             records: checked.records,
             remembered_keys: checked.remembered_keys,
+            segments: checked.segments,
             index_entries: checked.index_entries,
         }
     }
@@ -88,11 +90,12 @@ impl Summary {
             tables,
             records,
             remembered_keys,
+            segments,
             index_entries,
         } = self;
         format!(
             "findings={findings} bytes={bytes} frames={frames} pages={pages} base_verified={base_verified} tables={tables} \
-             records={records} remembered_keys={remembered_keys} index_entries={index_entries}"
+             records={records} remembered_keys={remembered_keys} segments={segments} index_entries={index_entries}"
         )
     }
 }

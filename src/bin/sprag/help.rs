@@ -50,7 +50,7 @@ With --json, one object on one line of stdout:
   check        {\"place\":{..},\"rule\":..,\"says\":..,\"seen\":..}, a line for each finding; \"place\" has \"region\" and \"offset\", or
                some of \"table\", \"key\", \"scope\" and \"space\"; at the end
                {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,
-               \"remembered_keys\":..,\"index_entries\":..}
+               \"remembered_keys\":..,\"segments\":..,\"index_entries\":..}
   backup       {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
   restore      {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
   compact      {\"outcome\":\"compacted\" or \"unchanged\",\"bytes_before\":..,\"bytes_after\":..}
@@ -401,7 +401,7 @@ On stdout, a line for each finding: where it is, which rule is broken there, and
 was looked at: findings=0 bytes=.. frames=.. pages=.. and so on. At most 1000 findings are printed, all are counted. With --json:
   {\"place\":{\"region\":..,\"offset\":..},\"rule\":..,\"says\":..,\"seen\":..}
   {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..,
-   \"index_entries\":..}
+   \"segments\":..,\"index_entries\":..}
 A place in a table has \"table\" and \"key\", a remembered key \"scope\" and \"key\", another entry \"space\" and \"key\".
 
 It looks at the superblock, the log, every page of the base with its checksum, every record, remembered key and table, and at

@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use super::region::Region;
+use super::segments::{Appender, put_catalog};
 use super::spent::caught;
-use super::tables::Tables;
+use super::tables::{Tables, open_segments};
 use super::{Applied, Base, from_redb, open_redb};
+use crate::codec::segment::Catalog;
 use crate::engine::memory::Bytes;
+use crate::engine::space::Space;
 use crate::engine::watched::Watched;
 use crate::error::Result;
 
 impl Base {
-    /// Makes a base behind `offset` of a file under construction that holds `entries`; quickest if they come in the order of
-    /// their keys. Takes no more memory than the cache. Closed and synced when this returns.
+    /// Makes a base behind `offset` of a file under construction that holds `entries`, which come in the order of their
+    /// keys. Takes no more memory than the cache. Closed and synced when this returns.
     pub(crate) fn create(
         disk: Arc<Watched>,
         offset: u64,
@@ -26,10 +29,20 @@ impl Base {
             let writing = Base::begin(&database)?;
             {
                 let mut tables = Tables::open(&writing)?;
+                let (mut blocks, mut filters) = open_segments(&writing)?;
+                let mut catalog = Catalog::default();
+                let mut ending = Appender::new(None, applied.sequence, applied.time.now_ns);
                 for entry in entries {
                     let (key, value) = entry?;
-                    tables.change(&key, Some(&value))?;
+                    match Space::split(&key) {
+                        Some((Space::Ending, key)) => {
+                            ending.take(key, Some(&value), &mut catalog, &mut blocks, &mut filters)?;
+                        }
+                        _ => tables.change(&key, Some(&value))?,
+                    }
                 }
+                ending.finish(&mut catalog, &mut blocks, &mut filters)?;
+                put_catalog(&catalog, &mut tables.engine)?;
                 tables.note(applied)?;
             }
             writing.commit().map_err(from_redb)

@@ -7,11 +7,11 @@
 //! changes; redb latches every error, so after one, also of a read, the opening is spent and the base is opened anew over
 //! the same region.
 
-mod ending;
 mod fill;
 mod outside;
 mod pages;
 mod region;
+mod segments;
 mod snapshot;
 mod spent;
 mod tables;
@@ -23,29 +23,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::memory::Memory;
+use super::space::Space;
 use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
-use ending::{Dropped, drop_ended};
 use outside::Outside;
 pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
+pub(super) use segments::Judged;
+use segments::{Appender, Changed, Known, Merge, Segments};
 pub(crate) use snapshot::BaseSnapshot;
 use spent::{Spent, caught};
-use tables::Tables;
+use tables::{Tables, open_segments};
 
 type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
 const META: Raw = TableDefinition::new("meta");
 const RECORDS: Raw = TableDefinition::new("records");
-const ENDING: Raw = TableDefinition::new("ending");
 const STATES: Raw = TableDefinition::new("states");
-/// End (big endian) and key of each entry of `ENDING`, in the order of their ends. In the base only: the log never
-/// carries it, since it follows from the entries.
-const ENDS: Raw = TableDefinition::new("ends");
-/// Where the log continues: one value under [`APPLIED_KEY`].
+/// Entries that end, in blocks: see `segments`.
+const BLOCKS: Raw = TableDefinition::new("segments");
+const FILTERS: Raw = TableDefinition::new("filters");
+/// Where the log continues, under [`APPLIED_KEY`]; and the list of segments.
 const ENGINE: Raw = TableDefinition::new("engine");
 const APPLIED_KEY: &[u8] = b"applied";
 
@@ -83,13 +84,17 @@ struct Opened {
     region: Arc<Region>,
     spent: Spent,
     outside: Outside,
+    known: Known,
+    merges: Vec<Merge>,
 }
 
 impl Opened {
-    fn snapshot(&self, home: &Arc<Home>) -> Result<Arc<BaseSnapshot>> {
-        let database = self.database.as_ref().ok_or_else(closed)?;
-        let spent = &self.spent;
-        spent.reading(|| BaseSnapshot::of(database, spent.clone(), Arc::downgrade(home)))
+    fn snapshot(&mut self, home: &Arc<Home>) -> Result<Arc<BaseSnapshot>> {
+        let Opened {
+            database, spent, known, ..
+        } = self;
+        let database = database.as_ref().ok_or_else(closed)?;
+        spent.reading(|| BaseSnapshot::of(database, spent.clone(), Arc::downgrade(home), known))
     }
 
     /// Lets writes through, and says so to readers outside.
@@ -147,6 +152,8 @@ impl Base {
                 region,
                 spent: Spent::default(),
                 outside: Outside::default(),
+                known: Known::default(),
+                merges: Vec::new(),
             }),
             kept_outside: AtomicU64::new(0),
         };
@@ -182,16 +189,21 @@ impl Base {
         open.map(|mut open| self.home.renew(&mut open)).transpose()
     }
 
-    /// Puts all changes of `memory` into the base, drops ended entries, and notes `applied`, in one durable transaction.
+    /// Puts all changes of `memory` into the base, drops what is over, and notes `applied`, in one durable transaction. Nothing
+    /// if the base has them already.
     pub(crate) fn apply(&self, memory: &Memory, applied: Applied) -> Result<()> {
-        self.write(|database| Base::apply_to(database, memory, applied).map(Some))
-            .map(drop)
+        self.write(|database, before, merges| {
+            if before.applied == applied {
+                return Ok(Changed::default());
+            }
+            Base::apply_to(database, before, merges, memory, applied)
+        })
+        .map(drop)
     }
 
-    /// Drops entries that are over at `now_ns`, in a durable transaction of its own. Says whether there may be more.
+    /// Drops what is over at `now_ns`, in a durable transaction of its own. Says whether there may be more.
     pub(crate) fn drop_ended(&self, now_ns: u64) -> Result<bool> {
-        let dropped = self.write(|database| Base::drop_from(database, now_ns))?;
-        Ok(dropped.is_some_and(Dropped::may_be_more))
+        self.write(|database, before, merges| Base::sweep(database, before, merges, now_ns))
     }
 
     /// The disk of the file that the base is the end of.
@@ -204,21 +216,28 @@ impl Base {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Runs one transaction and counts what it dropped; `None` if it changed nothing.
-    fn write(&self, transaction: impl FnOnce(&Database) -> Result<Option<Dropped>>) -> Result<Option<Dropped>> {
+    /// Runs one transaction and counts what it dropped. Says whether more of it is left to do.
+    fn write(
+        &self,
+        transaction: impl FnOnce(&Database, &BaseSnapshot, &mut Vec<Merge>) -> Result<Changed>,
+    ) -> Result<bool> {
         let mut open = self.home.open.lock();
         self.home.open_if_spent(&mut open)?;
         open.arm(&*self.home.disk)?;
         open.outside.let_go(&*self.home.disk);
         let before = open.snapshot(&self.home)?;
+        // An error leaves no merge, since what those wrote is not in the file.
+        let mut merges = std::mem::take(&mut open.merges);
         let database = open.database.as_ref().ok_or_else(closed)?;
-        let dropped = caught(|| transaction(database))?;
-        if let Some(dropped) = dropped {
+        let changed = caught(|| transaction(database, &before, &mut merges))?;
+        open.merges = merges;
+        if changed.anything {
+            open.known.add(changed.written);
             let kept = open.outside.superseded(&*self.home.disk, before);
             self.home.kept_outside.store(kept, Ordering::Relaxed);
-            self.dropped.fetch_add(dropped.entries, Ordering::Relaxed);
+            self.dropped.fetch_add(changed.over, Ordering::Relaxed);
         }
-        Ok(dropped)
+        Ok(changed.more)
     }
 
     fn begin(database: &Database) -> Result<WriteTransaction> {
@@ -228,33 +247,46 @@ impl Base {
         Ok(writing)
     }
 
-    fn apply_to(database: &Database, memory: &Memory, applied: Applied) -> Result<Dropped> {
+    fn apply_to(
+        database: &Database,
+        before: &BaseSnapshot,
+        merges: &mut Vec<Merge>,
+        memory: &Memory,
+        applied: Applied,
+    ) -> Result<Changed> {
         let writing = Base::begin(database)?;
-        let dropped = {
+        let changed = {
             let mut tables = Tables::open(&writing)?;
+            let now_ns = applied.time.now_ns;
+            let mut segments = Segments::new(before, merges, open_segments(&writing)?, now_ns);
+            let mut ending = Appender::new(Some(before), applied.sequence, now_ns);
             for (key, value) in memory.iter() {
-                tables.change(key, value.as_deref())?;
+                match Space::split(key) {
+                    Some((Space::Ending, key)) => segments.append(&mut ending, key, value.as_deref())?,
+                    _ => tables.change(key, value.as_deref())?,
+                }
             }
+            segments.end_checkpoint(ending)?;
             tables.note(applied)?;
-            tables.drop_ended(applied.time.now_ns)?
+            segments.finish(&mut tables.engine)?
         };
         writing.commit().map_err(from_redb)?;
-        Ok(dropped)
+        Ok(changed)
     }
 
-    fn drop_from(database: &Database, now_ns: u64) -> Result<Option<Dropped>> {
+    fn sweep(database: &Database, before: &BaseSnapshot, merges: &mut Vec<Merge>, now_ns: u64) -> Result<Changed> {
         let writing = Base::begin(database)?;
-        let dropped = {
-            let mut ending = writing.open_table(ENDING).map_err(from_redb)?;
-            let mut ends = writing.open_table(ENDS).map_err(from_redb)?;
-            drop_ended(&mut ending, &mut ends, now_ns)?
+        let changed = {
+            let mut segments = Segments::new(before, merges, open_segments(&writing)?, now_ns);
+            segments.sweep()?;
+            let mut engine = writing.open_table(ENGINE).map_err(from_redb)?;
+            segments.finish(&mut engine)?
         };
-        if dropped.is_nothing() {
-            writing.abort().map_err(from_redb)?;
-            return Ok(None);
+        match changed.anything {
+            true => writing.commit().map_err(from_redb)?,
+            false => writing.abort().map_err(from_redb)?,
         }
-        writing.commit().map_err(from_redb)?;
-        Ok(Some(dropped))
+        Ok(changed)
     }
 
     /// After an error: opens redb anew over the same region, with its writes held in memory until they go through.

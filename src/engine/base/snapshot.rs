@@ -14,23 +14,27 @@ use redb::{Range, ReadOnlyTable, ReadableDatabase};
 use super::super::memory::{Bytes, Entry};
 use super::super::space::Space;
 use super::super::view::{Layer, Span};
+use super::segments::{Cursors, Known, List, read_catalog};
 use super::spent::Spent;
-use super::{APPLIED_KEY, Applied, ENDING, ENDS, ENGINE, Home, META, RECORDS, STATES, from_redb, missing};
+use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, META, RECORDS, STATES, from_redb, missing};
+use crate::codec::segment::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::lock_within;
 
 /// How long a reader that needs another opening waits for whoever is at the base.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-type Raw = ReadOnlyTable<&'static [u8], &'static [u8]>;
+pub(super) type Raw = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// One state of the base; readers hold it as long as they like, and pin its pages.
 pub(crate) struct BaseSnapshot {
     meta: Raw,
     records: Raw,
-    ending: Raw,
     states: Raw,
-    pub(super) ends: Raw,
+    pub(super) blocks: Raw,
+    pub(super) filters: Raw,
+    pub(super) catalog: Catalog,
+    pub(super) segments: List,
     pub(super) spent: Spent,
     /// Nowhere for a state that nobody opens anew.
     home: Weak<Home>,
@@ -46,7 +50,12 @@ impl std::fmt::Debug for BaseSnapshot {
 }
 
 impl BaseSnapshot {
-    pub(super) fn of(database: &impl ReadableDatabase, spent: Spent, home: Weak<Home>) -> Result<Arc<BaseSnapshot>> {
+    pub(super) fn of(
+        database: &impl ReadableDatabase,
+        spent: Spent,
+        home: Weak<Home>,
+        known: &mut Known,
+    ) -> Result<Arc<BaseSnapshot>> {
         let reading = database.begin_read().map_err(from_redb)?;
         let table = |definition| reading.open_table(definition).map_err(missing);
         let engine = table(ENGINE)?;
@@ -54,12 +63,15 @@ impl BaseSnapshot {
         let applied = stored
             .and_then(|guard| Applied::decode(guard.value()))
             .ok_or_else(|| Error::new(ErrorKind::Corrupt, "the base does not say up to where it was filled"))?;
+        let catalog = read_catalog(&engine)?;
         let snapshot = BaseSnapshot {
             meta: table(META)?,
             records: table(RECORDS)?,
-            ending: table(ENDING)?,
             states: table(STATES)?,
-            ends: table(ENDS)?,
+            blocks: table(BLOCKS)?,
+            filters: table(FILTERS)?,
+            segments: known.list(catalog.clone()),
+            catalog,
             spent,
             home,
             applied,
@@ -95,7 +107,10 @@ impl BaseSnapshot {
 
     fn get_here(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
         self.spent.reading(|| {
-            let found = self.table(space).get(key).map_err(from_redb)?;
+            let Some(tree) = self.tree(space) else {
+                return Ok(self.find_ending(key)?.and_then(|entry| entry.value));
+            };
+            let found = tree.get(key).map_err(from_redb)?;
             Ok(found.map(|guard| Arc::from(guard.value())))
         })
     }
@@ -121,21 +136,28 @@ impl BaseSnapshot {
             space,
             bounds: (span.start_bound().map(inside), to),
             reverse: span.reverse,
-            range: None,
+            source: None,
             shown: None,
         };
         scan.or_on_a_successor(Scan::open)?;
         Ok(Box::new(scan))
     }
 
-    pub(super) fn table(&self, space: Space) -> &Raw {
+    /// The tree that a space is; `None` for the one that lies in segments.
+    pub(super) fn tree(&self, space: Space) -> Option<&Raw> {
         match space {
-            Space::Meta => &self.meta,
-            Space::Records => &self.records,
-            Space::Ending => &self.ending,
-            Space::States => &self.states,
+            Space::Meta => Some(&self.meta),
+            Space::Records => Some(&self.records),
+            Space::Ending => None,
+            Space::States => Some(&self.states),
         }
     }
+}
+
+/// Where a scan is at.
+enum Source {
+    Tree(Box<Range<'static, &'static [u8], &'static [u8]>>),
+    Segments(Cursors),
 }
 
 /// A scan that is under way.
@@ -144,7 +166,7 @@ struct Scan {
     space: Space,
     bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     reverse: bool,
-    range: Option<Range<'static, &'static [u8], &'static [u8]>>,
+    source: Option<Source>,
     /// The last key that was shown, with the byte of its space.
     shown: Option<Bytes>,
 }
@@ -163,25 +185,50 @@ impl Scan {
         {
             return Ok(());
         }
-        let table = self.snapshot.table(self.space);
-        let spent = &self.snapshot.spent;
-        self.range = Some(spent.reading(|| table.range::<&[u8]>((from, to)).map_err(from_redb))?);
+        let BaseSnapshot {
+            spent,
+            blocks,
+            segments,
+            ..
+        } = &*self.snapshot;
+        let source = spent.reading(|| match self.snapshot.tree(self.space) {
+            Some(tree) => {
+                let range = tree.range::<&[u8]>((from, to)).map_err(from_redb)?;
+                Ok(Source::Tree(Box::new(range)))
+            }
+            None => {
+                let keys = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+                Cursors::open(blocks, &**segments, &keys, self.reverse).map(Source::Segments)
+            }
+        })?;
+        self.source = Some(source);
         Ok(())
     }
 
     fn step(&mut self) -> Result<Option<Entry>> {
-        if self.range.is_none() {
+        if self.source.is_none() {
             self.open()?;
         }
-        let Some(range) = &mut self.range else { return Ok(None) };
+        let Some(source) = &mut self.source else {
+            return Ok(None);
+        };
         let (reverse, space) = (self.reverse, self.space);
-        let found = self.snapshot.spent.reading(|| {
-            let item = if reverse { range.next_back() } else { range.next() };
-            let Some(item) = item else { return Ok(None) };
-            let (key, value) = item.map_err(from_redb)?;
-            let mut whole = space.key(key.value().len());
-            whole.extend_from_slice(key.value());
-            Ok(Some((Bytes::from(whole), Some(Bytes::from(value.value())))))
+        let whole = |key: &[u8]| {
+            let mut whole = space.key(key.len());
+            whole.extend_from_slice(key);
+            Bytes::from(whole)
+        };
+        let found = self.snapshot.spent.reading(|| match source {
+            Source::Tree(range) => {
+                let item = if reverse { range.next_back() } else { range.next() };
+                let Some(item) = item else { return Ok(None) };
+                let (key, value) = item.map_err(from_redb)?;
+                Ok(Some((whole(key.value()), Some(Bytes::from(value.value())))))
+            }
+            Source::Segments(cursors) => {
+                let step = cursors.step()?;
+                Ok(step.map(|step| (whole(&step.entry.key), step.entry.value)))
+            }
         })?;
         if let (Some((key, _)), Some(shown)) = (&found, &self.shown) {
             // Merged with the log, an entry at a wrong place would come back as it once was.
@@ -200,7 +247,7 @@ impl Scan {
         step(self).or_else(|cause| match self.snapshot.successor() {
             Some(successor) => {
                 self.snapshot = successor;
-                self.range = None;
+                self.source = None;
                 step(self)
             }
             None => Err(cause),

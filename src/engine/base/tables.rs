@@ -2,8 +2,7 @@
 
 use redb::{Table, WriteTransaction};
 
-use super::ending::{Dropped, change_ending, drop_ended};
-use super::{APPLIED_KEY, Applied, ENDING, ENDS, ENGINE, META, RECORDS, STATES, from_redb};
+use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, META, RECORDS, STATES, from_redb};
 use crate::engine::space::Space;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -12,10 +11,8 @@ pub(super) type Writable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 pub(super) struct Tables<'t> {
     meta: Writable<'t>,
     records: Writable<'t>,
-    ending: Writable<'t>,
     states: Writable<'t>,
-    ends: Writable<'t>,
-    engine: Writable<'t>,
+    pub(super) engine: Writable<'t>,
 }
 
 impl<'t> Tables<'t> {
@@ -24,21 +21,18 @@ impl<'t> Tables<'t> {
         Ok(Tables {
             meta: table(META)?,
             records: table(RECORDS)?,
-            ending: table(ENDING)?,
             states: table(STATES)?,
-            ends: table(ENDS)?,
             engine: table(ENGINE)?,
         })
     }
 
-    /// Puts or removes an entry of any space; the index of ends follows.
+    /// Puts or removes an entry of a space that is a tree.
     pub(super) fn change(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         match Space::split(key) {
             Some((Space::Meta, key)) => change(&mut self.meta, key, value),
             Some((Space::Records, key)) => change(&mut self.records, key, value),
             Some((Space::States, key)) => change(&mut self.states, key, value),
-            Some((Space::Ending, key)) => change_ending(&mut self.ending, &mut self.ends, key, value),
-            None => Err(Error::new(
+            Some((Space::Ending, _)) | None => Err(Error::new(
                 ErrorKind::Corrupt,
                 "a key of an unknown space is in the log",
             )),
@@ -51,10 +45,14 @@ impl<'t> Tables<'t> {
             .map(drop)
             .map_err(from_redb)
     }
+}
 
-    pub(super) fn drop_ended(&mut self, now_ns: u64) -> Result<Dropped> {
-        drop_ended(&mut self.ending, &mut self.ends, now_ns)
-    }
+/// The tables of the segments: blocks and filters.
+pub(super) fn open_segments(writing: &WriteTransaction) -> Result<(Writable<'_>, Writable<'_>)> {
+    Ok((
+        writing.open_table(BLOCKS).map_err(from_redb)?,
+        writing.open_table(FILTERS).map_err(from_redb)?,
+    ))
 }
 
 fn change(table: &mut Writable<'_>, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -6,14 +6,14 @@ use std::io;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
-use redb::{BackendError, Database, ReadOnlyTable, ReadableTableMetadata, StorageBackend, TableHandle};
+use redb::{BackendError, Database, ReadableTableMetadata, StorageBackend, TableHandle};
 
 use super::pages::{self, Bad, Expected};
 use super::region::{Backend, Region};
+use super::segments::Known;
 use super::spent::{Spent, caught};
 use super::{BaseSnapshot, ENGINE, META, from_redb};
 use crate::disk::Disk;
-use crate::engine::memory::Bytes;
 use crate::engine::space::Space;
 use crate::engine::watched::Watched;
 use crate::error::{Error, ErrorKind, Result};
@@ -117,7 +117,7 @@ fn state_of(disk: Arc<Watched>, offset: u64, cache_bytes: usize, expected: Expec
             .set_cache_size(cache_bytes)
             .set_concurrency_mode(redb::ConcurrencyMode::SingleWriter);
         let database = builder.open_read_only_with_backend(backend).map_err(from_redb)?;
-        BaseSnapshot::of(&database, Spent::default(), Weak::new())
+        BaseSnapshot::of(&database, Spent::default(), Weak::new(), &mut Known::default())
     })
 }
 
@@ -175,38 +175,9 @@ impl StorageBackend for Reading {
 }
 
 impl BaseSnapshot {
-    /// How many entries the base says it has of a space.
-    pub(in crate::engine) fn stored_len(&self, space: Space) -> Result<u64> {
-        self.len_of(self.table(space))
-    }
-
-    /// How many rows the base says the index of ends has.
-    pub(in crate::engine) fn stored_ends(&self) -> Result<u64> {
-        self.len_of(&self.ends)
-    }
-
-    fn len_of(&self, table: &ReadOnlyTable<&'static [u8], &'static [u8]>) -> Result<u64> {
-        self.spent.reading(|| table.len().map_err(from_redb))
-    }
-
-    /// Whether the index of ends has this row.
-    pub(in crate::engine) fn has_end(&self, row: &[u8]) -> Result<bool> {
-        self.spent
-            .reading(|| Ok(self.ends.get(row).map_err(from_redb)?.is_some()))
-    }
-
-    /// The rows of the index of ends, in their order: row and value.
-    pub(in crate::engine) fn ends(&self) -> Result<impl Iterator<Item = Result<(Bytes, Bytes)>> + use<>> {
-        let spent = self.spent.clone();
-        let mut rows = spent.reading(|| self.ends.range::<&[u8]>(..).map_err(from_redb))?;
-        let next = move || {
-            let step = || {
-                let Some(row) = rows.next() else { return Ok(None) };
-                let (row, value) = row.map_err(from_redb)?;
-                Ok(Some((Arc::from(row.value()), Arc::from(value.value()))))
-            };
-            spent.reading(step).transpose()
-        };
-        Ok(std::iter::from_fn(next))
+    /// How many entries the base says it has of a space; `None` of the one whose entries lie in segments.
+    pub(in crate::engine) fn stored_len(&self, space: Space) -> Result<Option<u64>> {
+        let Some(tree) = self.tree(space) else { return Ok(None) };
+        self.spent.reading(|| tree.len().map(Some).map_err(from_redb))
     }
 }

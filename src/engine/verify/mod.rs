@@ -64,8 +64,8 @@ pub enum CheckStep {
     States,
     /// Remembered keys.
     Remembered,
-    /// The index of remembered keys by their ends.
-    Ends,
+    /// The segments that remembered keys lie in, each for itself.
+    Segments,
 }
 
 impl fmt::Display for CheckStep {
@@ -77,7 +77,7 @@ impl fmt::Display for CheckStep {
             CheckStep::Records => "records",
             CheckStep::States => "states",
             CheckStep::Remembered => "remembered keys",
-            CheckStep::Ends => "ends",
+            CheckStep::Segments => "segments",
         })
     }
 }

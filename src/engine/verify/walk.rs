@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::{CheckStep, Findings, Place, Rule, Tell, damage_of};
+use super::{CheckStep, Findings, Place, Rule, Tell, damage_of, text};
+use crate::engine::base::Judged;
 use crate::engine::memory::Bytes;
 use crate::engine::space::Space;
 use crate::engine::view::{Merge, Span, View};
@@ -14,9 +15,13 @@ const READ: Rule = Rule::new(
     "every entry of the base can be read, and they come in the order of their keys",
 );
 const COUNT: Rule = Rule::new("base.count", "each table of the base has as many entries as it says");
-const ENDS: Rule = Rule::new(
-    "base.ends",
-    "each entry of the base that ends has one row in the index of ends, and there are no others",
+const SEGMENT: Rule = Rule::new(
+    "base.segment",
+    "each segment of remembered keys is what the base notes of it, and there are no others",
+);
+const FILTER: Rule = Rule::new(
+    "base.filter",
+    "the filter of each segment of remembered keys has its checksum and knows every key of it",
 );
 
 /// How many entries pass between two reports of progress.
@@ -80,76 +85,44 @@ impl Walk<'_> {
             key: String::new(),
         };
         let stored = damage_of(self.view.base.stored_len(space), self.findings, whole, READ)?;
-        if let Some(stored) = stored.filter(|stored| *stored != found) {
+        if let Some(stored) = stored.flatten().filter(|stored| *stored != found) {
             self.findings
                 .add(whole(), COUNT, format!("entries={found}, stored={stored}"));
         }
         Ok(())
     }
 
-    /// The index of ends against the entries that end, both ways. Both lie in the base only.
-    pub(crate) fn ends(&mut self) -> Result<u64> {
+    /// Each segment of remembered keys for itself. They lie in the base only. Gives their number.
+    pub(crate) fn segments(&mut self) -> Result<u64> {
         let base = self.view.base.clone();
-        (self.tell)(CheckStep::Ends, 0);
-        let whole = || Place::Entry {
-            space: "ends",
-            key: String::new(),
+        (self.tell)(CheckStep::Segments, 0);
+        let place = |id: Option<u64>| Place::Entry {
+            space: "segments",
+            key: id.map_or_else(String::new, |id| id.to_string()),
         };
-        let place = |row: &[u8]| Place::Entry {
-            space: "ends",
-            key: row.escape_ascii().to_string(),
-        };
-        let mut rows = 0;
-        let Some(ends) = damage_of(base.ends(), self.findings, whole, READ)? else {
-            return Ok(rows);
-        };
-        for row in ends {
-            let Some((row, value)) = damage_of(row, self.findings, whole, READ)? else {
-                return Ok(rows);
-            };
-            rows += 1;
-            let (end, key) = row.split_at_checked(8).unwrap_or_default();
-            let entry = base.get(&[&[Space::Ending as u8], key].concat());
-            let entry = damage_of(entry, self.findings, || place(&row), READ)?.flatten();
-            let speaks = !end.is_empty() && entry.is_some_and(|entry| entry.starts_with(end));
-            if !speaks || !value.is_empty() {
-                self.findings.add(
-                    place(&row),
-                    ENDS,
-                    format!("no entry ends so, value_bytes={}", value.len()),
-                );
+        let mut count = 0;
+        for id in base.segments() {
+            let mut judged = Vec::new();
+            let whole = base.judge_segment(id, &mut |found| judged.push(found));
+            damage_of(whole, self.findings, || place(Some(id)), READ)?;
+            for found in judged {
+                match found {
+                    Judged::Filter(cause) => self.findings.add(place(Some(id)), FILTER, text(&cause)),
+                    Judged::Unknown(keys) => self
+                        .findings
+                        .add(place(Some(id)), FILTER, format!("unknown_keys={keys}")),
+                    Judged::About(seen) => self.findings.add(place(Some(id)), SEGMENT, seen),
+                }
             }
+            count += 1;
+            (self.tell)(CheckStep::Segments, count);
         }
-        let stored = damage_of(base.stored_ends(), self.findings, whole, READ)?;
-        if let Some(stored) = stored.filter(|stored| *stored != rows) {
+        let strays = damage_of(base.strays(), self.findings, || place(None), READ)?;
+        for (id, entries) in strays.unwrap_or_default() {
             self.findings
-                .add(whole(), COUNT, format!("entries={rows}, stored={stored}"));
+                .add(place(Some(id)), SEGMENT, format!("not in the list, entries={entries}"));
         }
-        self.each_has_its_row()?;
-        (self.tell)(CheckStep::Ends, rows);
-        Ok(rows)
-    }
-
-    fn each_has_its_row(&mut self) -> Result<()> {
-        let base = self.view.base.clone();
-        let place = |key: &[u8]| entry_of(Space::Ending, key);
-        let span = Span::prefix(&[Space::Ending as u8]);
-        let Some(entries) = damage_of(base.range(&span), self.findings, || place(&[]), READ)? else {
-            return Ok(());
-        };
-        for entry in entries {
-            let Some((key, Some(value))) = damage_of(entry, self.findings, || place(&[]), READ)? else {
-                return Ok(());
-            };
-            // An entry too short for an end is damaged, which is found where it is read.
-            let Some(end) = value.get(..8) else { continue };
-            let row = [end, key.get(1..).unwrap_or_default()].concat();
-            let has = damage_of(base.has_end(&row), self.findings, || place(&key), READ)?;
-            if has == Some(false) {
-                self.findings.add(place(&key), ENDS, "no row has its end");
-            }
-        }
-        Ok(())
+        Ok(count)
     }
 }
 
