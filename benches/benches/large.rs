@@ -1,6 +1,6 @@
 //! A store above 4 GiB: filled with values of 1 MiB, a tenth rewritten, a third deleted, opened again, read whole.
 //!
-//! Fails if a record is not what was written last. `SPRAG_BENCH_DIR` as in `commit`; takes 12 GiB of disk and minutes.
+//! Fails if a record is not what was written last. `SPRAG_BENCH_DIR` as in `compare`; takes 12 GiB of disk and minutes.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -3,7 +3,7 @@
 //! Rounds of three slices of commits: nobody beside; a process that scans a copy of the file nobody writes to, so that it
 //! takes the same processor and memory and meets the writer nowhere else; a process that scans the file itself. The last
 //! two set apart what any busy process costs on a machine with few processors and what the look costs the writer. Printed
-//! and written to `target/sprag-bench/look.json`. `SPRAG_BENCH_DIR` and `SPRAG_BENCH_SECS` as in `commit`.
+//! and written to `target/sprag-bench/look.json`. `SPRAG_BENCH_DIR` and `SPRAG_BENCH_SECS` as in `compare`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use ::sprag::{Keys, Store, Table};
 use serde_json::{Value, json};
+use sprag_benches::entrant::Entrant;
 use sprag_benches::load::Load;
-use sprag_benches::peer::Failure;
+use sprag_benches::peer::{Failure, Setup};
+use sprag_benches::peers::sprag::SYNC;
 use sprag_benches::place::{self, Place};
-use sprag_benches::race::Entrant;
+use sprag_benches::race::Racer;
 use sprag_benches::report::{self, Spread};
-use sprag_benches::sprag::{self, Sprag};
 
 const RECORDS: u64 = 100_000;
 const ROUNDS: usize = 9;
@@ -105,7 +106,7 @@ fn slice(entrant: &Entrant, threads: usize, beside: Option<&Path>) -> Result<Sli
     let time = place::seconds("SPRAG_BENCH_SECS", SECS)?;
     let scanner = beside.map(Scanner::start).transpose()?;
     let started = Instant::now();
-    let slice = entrant.run(&Load::new(RECORDS), threads, time)?;
+    let slice = entrant.run_watched(threads, time, &|| ())?;
     let scans = scanner.map_or(Ok(0), Scanner::stop)?;
     Ok(Slice {
         rate: slice.rate,
@@ -118,16 +119,16 @@ fn measure() -> Result<(), Failure> {
     let place = Place::new(target)?;
     let folder = place.folder("look")?;
     let load = Load::new(RECORDS);
-    sprag::fill(&folder, &load)?;
+    SYNC.fill(&folder, &load)?;
     let file = folder.join("store.sprag");
     let copy = place.folder("copy")?.join("store.sprag");
     std::fs::copy(&file, &copy)?;
-    let entrant = Entrant::new(Box::new(Sprag::open(&folder)?), &folder);
+    let mut entrant = Entrant::new((SYNC.open)(&folder, Setup::ONE)?, &folder, load);
     let figures: Result<Vec<Value>, Failure> = THREADS
         .iter()
         .map(|threads| one(&entrant, *threads, &file, &copy))
         .collect();
-    entrant.check(&load)?;
+    entrant.check()?;
     report::save(target, "look", &json!({ "records": RECORDS, "threads": figures? }))
 }
 

@@ -1,16 +1,18 @@
 //! The most memory a process has that opens a store of 200 MB with defaults and commits random keys for a minute.
 //!
 //! Each engine works in a process of its own, which then reads its own high-water mark. The table is printed and
-//! written to `target/sprag-bench/memory.json`. `SPRAG_BENCH_DIR` and `SPRAG_BENCH_SECS` as in `commit`.
+//! written to `target/sprag-bench/memory.json`. `SPRAG_BENCH_DIR` as in `compare`;
+//! `SPRAG_BENCH_SECS` shortens the minute.
 
 use std::process::ExitCode;
 
 use serde_json::json;
 use sprag_benches::child::{self, Role};
+use sprag_benches::entrant::Entrant;
 use sprag_benches::load::Load;
-use sprag_benches::peer::{Failure, SUBJECTS, Subject};
+use sprag_benches::peer::{Failure, Setup, Subject};
+use sprag_benches::peers::STORES;
 use sprag_benches::place::{self, Place};
-use sprag_benches::race::Entrant;
 use sprag_benches::report;
 
 /// Enough for a file of more than `FILE_BYTES_MIN`.
@@ -30,8 +32,16 @@ fn main() -> ExitCode {
 
 /// The child: opens, commits, and tells its peak and how many steps it did.
 fn work(role: &Role) -> Result<(), Failure> {
-    let entrant = Entrant::new((role.subject.open)(&role.folder)?, &role.folder);
-    let slice = entrant.run(&Load::new(RECORDS), THREADS, place::seconds("SPRAG_BENCH_SECS", SECS)?)?;
+    let setup = Setup {
+        threads: THREADS,
+        ..Setup::ONE
+    };
+    let entrant = Entrant::new(
+        (role.subject.open)(&role.folder, setup)?,
+        &role.folder,
+        Load::new(RECORDS),
+    );
+    let slice = entrant.run_watched(THREADS, place::seconds("SPRAG_BENCH_SECS", SECS)?, &|| ())?;
     let peak = child::peak_memory().ok_or("the system does not tell the peak of memory")?;
     println!("{peak} {:.0}", slice.rate);
     Ok(())
@@ -40,13 +50,13 @@ fn work(role: &Role) -> Result<(), Failure> {
 fn measure() -> Result<(), Failure> {
     let target = place::target_folder(env!("CARGO_TARGET_TMPDIR"))?;
     let place = Place::new(target)?;
-    let figures: Result<Vec<_>, Failure> = SUBJECTS.iter().map(|subject| one(&place, subject)).collect();
+    let figures: Result<Vec<_>, Failure> = STORES.iter().map(|subject| one(&place, subject)).collect();
     report::save(target, "memory", &json!({ "subjects": figures? }))
 }
 
 fn one(place: &Place, subject: &Subject) -> Result<serde_json::Value, Failure> {
     let folder = place.folder(subject.name)?;
-    (subject.fill)(&folder, &Load::new(RECORDS))?;
+    subject.fill(&folder, &Load::new(RECORDS))?;
     let bytes = place::bytes_of(&folder)?;
     if bytes < FILE_BYTES_MIN {
         return Err(format!("the store is too small, bytes={bytes}, bytes_min={FILE_BYTES_MIN}").into());

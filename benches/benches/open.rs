@@ -3,7 +3,7 @@
 //! A child commits with 64 threads until its engine says that a kill now leaves about as much to recover as can be,
 //! and kills itself with SIGKILL. Then ten copies are opened, and ten more whose bytes were dropped from the page
 //! cache. Every copy is synced before, so that opening does not pay for the copy. The first ten are judged; the
-//! others tell what the device adds. `SPRAG_BENCH_DIR` as in `commit`; the figures go to
+//! others tell what the device adds. `SPRAG_BENCH_DIR` as in `compare`; the figures go to
 //! `target/sprag-bench/open.json`.
 
 use std::fs::File;
@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sprag_benches::child::{self, Role};
+use sprag_benches::entrant::Entrant;
 use sprag_benches::load::Load;
-use sprag_benches::peer::{Failure, SUBJECTS, Subject};
+use sprag_benches::peer::{Failure, Setup, Subject};
+use sprag_benches::peers::STORES;
 use sprag_benches::place::{self, Place};
-use sprag_benches::race::Entrant;
 use sprag_benches::report::{self, Spread};
 
 /// Enough for a file of more than `FILE_BYTES_MIN`.
@@ -44,27 +45,28 @@ fn main() -> ExitCode {
 
 /// The child: commits until the moment has come. Returns only if it never came.
 fn die(role: &Role) -> Result<(), Failure> {
-    let entrant = Entrant::new((role.subject.open)(&role.folder)?, &role.folder);
+    let peer = (role.subject.open)(&role.folder, Setup::ONE)?;
+    let entrant = Entrant::new(peer, &role.folder, Load::new(RECORDS));
     let kill_self = || {
         if entrant.peer.to_recover() >= KILL_AT {
             // Nothing is flushed and no destructor runs; the same as a kill from outside, but at this instant.
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
     };
-    entrant.run_watched(&Load::new(RECORDS), THREADS, WAIT, &kill_self)?;
+    entrant.run_watched(THREADS, WAIT, &kill_self)?;
     Err("the moment for the kill never came".into())
 }
 
 fn measure() -> Result<(), Failure> {
     let target = place::target_folder(env!("CARGO_TARGET_TMPDIR"))?;
     let place = Place::new(target)?;
-    let figures: Result<Vec<_>, Failure> = SUBJECTS.iter().map(|subject| one(&place, subject)).collect();
+    let figures: Result<Vec<_>, Failure> = STORES.iter().map(|subject| one(&place, subject)).collect();
     report::save(target, "open", &json!({ "subjects": figures? }))
 }
 
 fn one(place: &Place, subject: &Subject) -> Result<serde_json::Value, Failure> {
     let folder = place.folder(subject.name)?;
-    (subject.fill)(&folder, &Load::new(RECORDS))?;
+    subject.fill(&folder, &Load::new(RECORDS))?;
     let bytes = place::bytes_of(&folder)?;
     if bytes < FILE_BYTES_MIN {
         return Err(format!("the store is too small, bytes={bytes}, bytes_min={FILE_BYTES_MIN}").into());
@@ -120,7 +122,7 @@ fn time_one(place: &Place, subject: &Subject, folder: &Path, cold: bool) -> Resu
         }
     }
     let started = Instant::now();
-    let peer = (subject.open)(&copy)?;
+    let peer = (subject.open)(&copy, Setup::ONE)?;
     let millis = started.elapsed().as_secs_f64() * 1e3;
     let hard = peer.to_recover() >= HARD_FROM;
     match peer.contents()? {

@@ -6,7 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::peer::{Failure, SUBJECTS, Subject};
+use crate::peer::{Failure, Subject};
+use crate::peers::STORES;
 
 const SUBJECT: &str = "SPRAG_BENCH_CHILD_SUBJECT";
 const FOLDER: &str = "SPRAG_BENCH_CHILD_FOLDER";
@@ -28,7 +29,7 @@ pub fn role() -> Result<Option<Role>, Failure> {
     let (Ok(name), Some(folder)) = (std::env::var(SUBJECT), std::env::var_os(FOLDER)) else {
         return Ok(None);
     };
-    let subject = SUBJECTS.into_iter().find(|subject| subject.name == name);
+    let subject = STORES.into_iter().find(|subject| subject.name == name);
     let subject = subject.ok_or_else(|| format!("no such subject, name={name}"))?;
     Ok(Some(Role {
         subject,

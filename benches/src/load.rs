@@ -1,51 +1,127 @@
-//! The work: numbered steps, the same for every peer, and what a peer must hold after the first n of them.
+//! The work: numbered operations, the same for every peer, and what a peer must hold after the first n of them.
 //!
-//! One step is a conditional write on a record's version, a remembered key that is new, and one more record. Step n
-//! is a pure function of n, so threads may take numbers from one counter. Each lap visits every record once in one
-//! shuffled order, so that the version a step expects is its lap, and two steps for one record are a lap apart:
-//! nobody conflicts and nobody needs to look before writing.
+//! Operation n is a pure function of n, so threads may take numbers from one counter. Each lap visits every record once in
+//! one shuffled order, so that the version an operation expects is its lap, and two for one record are a lap apart: nobody
+//! conflicts and nobody needs to look before writing.
 
-/// Length of every value, in bytes of ASCII.
-pub const VALUE_BYTES: usize = 100;
+use serde_json::{Value, json};
+
+use crate::contents::Contents;
+use crate::op::{Ask, First, Move, Op, Step};
+use crate::peer::Failure;
+
 /// The scope of all remembered keys.
 pub const SCOPE: &str = "payments";
 /// How long a key is to be remembered, in days.
 pub const KEEP_DAYS: u64 = 7;
+/// How many states a record goes through, over and over.
+pub const STATES: u64 = 3;
+/// Records that one scan reads, or one `read` gets.
+pub const SCANNED: u64 = 1_000;
+/// Gets within one transaction.
+const GETS_IN_READ: u64 = 100;
+/// Keys that only the filling remembers have numbers from here on, which no step has.
+const FILLED_KEYS_FROM: u64 = 1 << 40;
 
-/// Everything that one durable commit has to hold.
-#[derive(Debug)]
-pub struct Step {
-    /// The record to write.
-    pub record: u64,
-    /// The version it must have; it gets the next one.
-    pub version: u64,
-    /// The record's new value.
-    pub value: String,
-    /// The remembered key, never seen before.
-    pub key: [u8; 16],
-    /// The number of the one more record, never seen before.
-    pub extra: u64,
-    /// Its value.
-    pub extra_value: String,
+/// What kind of operations a load is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A conditional write, a remembered key that is new, and one more record, in one commit.
+    Hot,
+    /// A step that was done before, delivered again.
+    Duplicate,
+    /// A conditional write alone.
+    PutIf,
+    /// A record moves to its next state.
+    Transition,
+    /// A record is read by its key.
+    Get,
+    /// The same, many within one transaction.
+    GetInRead,
+    /// A thousand records in the order of their keys, from one on.
+    Scan,
+    /// One number, the same for all, grows by one.
+    Count,
 }
 
-/// The source of steps. Holds no list, so that a process whose memory is measured may have one.
-#[derive(Clone, Copy, Debug)]
+/// All of them, with the names that they have in messages between processes.
+const WORKS: [(&str, Work); 8] = [
+    ("hot", Work::Hot),
+    ("duplicate", Work::Duplicate),
+    ("put-if", Work::PutIf),
+    ("transition", Work::Transition),
+    ("get", Work::Get),
+    ("get-in-read", Work::GetInRead),
+    ("scan", Work::Scan),
+    ("count", Work::Count),
+];
+
+/// The source of operations. Holds no list, so that a process whose memory is measured may have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    records: u64,
+    /// What the operations are.
+    pub work: Work,
+    /// How many records exist before the first operation; their keys are the numbers below. At least one.
+    pub records: u64,
+    /// Length of every value, in bytes of ASCII.
+    pub value_bytes: usize,
+    /// Remembered keys from before the first operation that no step ever brings again.
+    pub keys: u64,
+    /// Steps that are done before the first operation: those that a duplicate delivers again.
+    pub done: u64,
 }
 
 impl Load {
-    /// For a store that holds `records` records before the first step; at least one.
+    /// Hot commits with values of 100 bytes on a store that holds `records` records before the first step.
     pub fn new(records: u64) -> Load {
         Load {
+            work: Work::Hot,
             records: records.max(1),
+            value_bytes: 100,
+            keys: 0,
+            done: 0,
         }
     }
 
-    /// How many records exist before the first step; their keys are the numbers below.
-    pub fn records(&self) -> u64 {
-        self.records
+    /// Whether its operations leave the contents as they are.
+    pub fn only_reads(&self) -> bool {
+        matches!(self.work, Work::Get | Work::GetInRead | Work::Scan)
+    }
+
+    /// How many results one operation counts for in a rate.
+    pub fn results(&self) -> u64 {
+        match self.work {
+            Work::GetInRead => GETS_IN_READ,
+            _ => 1,
+        }
+    }
+
+    /// What is to be written as number `number`; `None` if this load only reads.
+    pub fn op(&self, number: u64) -> Option<Op> {
+        Some(match self.work {
+            Work::Hot => Op::Commit(self.step(number)),
+            Work::Duplicate => Op::Commit(self.step(mix(number) % self.done.max(1))),
+            Work::PutIf => Op::PutIf(self.step(number)),
+            Work::Transition => Op::Move(self.move_of(number)),
+            Work::Count => Op::Count,
+            Work::Get | Work::GetInRead | Work::Scan => return None,
+        })
+    }
+
+    /// What is to be read as number `number`.
+    pub fn ask(&self, number: u64) -> Ask {
+        let record = |number| mix(number) % self.records;
+        match self.work {
+            Work::GetInRead => Ask::Gets((0..GETS_IN_READ).map(|i| record(number * GETS_IN_READ + i)).collect()),
+            Work::Scan => {
+                let count = SCANNED.min(self.records);
+                Ask::Scan {
+                    from: mix(number) % (self.records - count + 1),
+                    count,
+                }
+            }
+            _ => Ask::Get(record(number)),
+        }
     }
 
     /// The step with this number; the first is 0.
@@ -53,30 +129,70 @@ impl Load {
         Step {
             record: self.shuffled(number % self.records),
             version: 1 + number / self.records,
-            value: text(mix(number) ^ 1),
+            value: text(mix(number) ^ 1, self.value_bytes),
             key: key_of(number),
             extra: number,
-            extra_value: text(mix(number) ^ 2),
+            extra_value: text(mix(number) ^ 2, self.value_bytes),
+        }
+    }
+
+    fn move_of(&self, number: u64) -> Move {
+        let lap = number / self.records;
+        Move {
+            record: self.shuffled(number % self.records),
+            from: lap % STATES,
+            to: (lap + 1) % STATES,
         }
     }
 
     /// The value of a record before any step; its version is 1.
-    pub fn first_value(record: u64) -> String {
-        text(mix(record) ^ 3)
+    pub fn first_value(&self, record: u64) -> String {
+        text(mix(record) ^ 3, self.value_bytes)
     }
 
-    /// What a peer holds after steps `0..steps`, worked out without any engine.
-    pub fn expected(&self, steps: u64) -> Contents {
+    /// Whether this is the value of a record before any step, as far as its length and its beginning tell.
+    pub fn begins_as_first_value(&self, record: u64, value: &str) -> bool {
+        let begin = self.value_bytes.min(8);
+        value.len() == self.value_bytes && text(mix(record) ^ 3, begin).as_bytes() == &value.as_bytes()[..begin]
+    }
+
+    /// How many operations fill an empty store for this load.
+    pub fn filling(&self) -> u64 {
+        self.records + self.keys + self.done
+    }
+
+    /// The operation of the filling with this number.
+    pub fn fill_op(&self, number: u64) -> Op {
+        if number < self.records {
+            let value = self.first_value(number);
+            return Op::First(match self.work {
+                Work::Transition => First::Order(number, value),
+                Work::Count => First::Counter(number),
+                _ => First::Record(number, value),
+            });
+        }
+        let number = number - self.records;
+        match number.checked_sub(self.keys) {
+            None => Op::First(First::Key(key_of(FILLED_KEYS_FROM + number))),
+            Some(step) => Op::Commit(self.step(step)),
+        }
+    }
+
+    /// What a peer holds after operations `0..done`, worked out without any engine.
+    pub fn expected(&self, done: u64) -> Contents {
         let mut contents = Contents::default();
-        for place in 0..self.records {
-            let record = self.shuffled(place);
-            // Steps place, place + records, .. below `steps` wrote this record.
-            let writes = (steps + self.records - 1 - place) / self.records;
-            let value = match writes {
-                0 => Load::first_value(record),
-                _ => self.step(place + (writes - 1) * self.records).value,
-            };
-            contents.add_record(record, 1 + writes, &value);
+        let steps = match self.work {
+            Work::Hot => done,
+            _ => self.done,
+        };
+        match self.work {
+            Work::Transition => self.add_orders(&mut contents, done),
+            Work::Count => contents.add_counter(0, done),
+            Work::PutIf => self.add_records(&mut contents, done),
+            _ => self.add_records(&mut contents, steps),
+        }
+        for number in 0..self.keys {
+            contents.add_key(&key_of(FILLED_KEYS_FROM + number));
         }
         for number in 0..steps {
             let step = self.step(number);
@@ -84,6 +200,31 @@ impl Load {
             contents.add_extra(step.extra, &step.extra_value);
         }
         contents
+    }
+
+    fn add_records(&self, contents: &mut Contents, writes: u64) {
+        for place in 0..self.records {
+            let record = self.shuffled(place);
+            let writes = self.visits(place, writes);
+            let value = match writes {
+                0 => self.first_value(record),
+                _ => self.step(place + (writes - 1) * self.records).value,
+            };
+            contents.add_record(record, 1 + writes, &value);
+        }
+    }
+
+    fn add_orders(&self, contents: &mut Contents, moves: u64) {
+        for place in 0..self.records {
+            let record = self.shuffled(place);
+            let moves = self.visits(place, moves);
+            contents.add_order(record, 1 + moves, moves % STATES, &self.first_value(record));
+        }
+    }
+
+    /// How many of the operations below `done` were for the record at this place: place, place + records, ..
+    fn visits(&self, place: u64, done: u64) -> u64 {
+        (done + self.records - 1 - place) / self.records
     }
 
     /// The record at this place of a lap: a Feistel network on the next even number of bits, walked until it comes back
@@ -103,60 +244,27 @@ impl Load {
             }
         }
     }
-}
 
-/// Counts and order-free digests of what a peer holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// Records, without the extra ones.
-    pub records: u64,
-    /// The sum of their versions: one more for each conditional write that was applied.
-    pub versions: u64,
-    /// Remembered keys.
-    pub keys: u64,
-    /// Extra records.
-    pub extras: u64,
-    /// The sum of the digests of everything counted above.
-    pub digest: u64,
-}
-
-impl Contents {
-    /// Counts one record.
-    pub fn add_record(&mut self, record: u64, version: u64, value: &str) {
-        self.records += 1;
-        self.versions += version;
-        self.add(&[
-            b"record",
-            &record.to_le_bytes(),
-            &version.to_le_bytes(),
-            value.as_bytes(),
-        ]);
+    /// For another process.
+    pub fn json(&self) -> Value {
+        let name = WORKS.iter().find(|(_, work)| *work == self.work).map(|(name, _)| *name);
+        json!({ "work": name, "records": self.records, "value_bytes": self.value_bytes, "keys": self.keys, "done": self.done })
     }
 
-    /// Counts one remembered key.
-    pub fn add_key(&mut self, key: &[u8]) {
-        self.keys += 1;
-        self.add(&[b"key", key]);
-    }
-
-    /// Counts one extra record.
-    pub fn add_extra(&mut self, extra: u64, value: &str) {
-        self.extras += 1;
-        self.add(&[b"extra", &extra.to_le_bytes(), value.as_bytes()]);
-    }
-
-    fn add(&mut self, parts: &[&[u8]]) {
-        let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = parts
-            .iter()
-            .flat_map(|part| part.iter())
-            .fold(0xcbf2_9ce4_8422_2325, fnv);
-        self.digest = self.digest.wrapping_add(hash);
-    }
-
-    /// Whether every step is there whole or not at all, whichever steps they are.
-    pub fn whole(&self) -> bool {
-        self.versions == self.records + self.keys && self.keys == self.extras
+    /// What [`Load::json`] said.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn from_json(value: &Value) -> Result<Load, Failure> {
+        let number = |name: &str| value[name].as_u64().ok_or_else(|| format!("no {name} in the load"));
+        let work = WORKS.iter().find(|(name, _)| value["work"] == **name);
+        Ok(Load {
+            work: work.ok_or("no such work")?.1,
+            records: number("records")?,
+            value_bytes: usize::try_from(number("value_bytes")?)?,
+            keys: number("keys")?,
+            done: number("done")?,
+        })
     }
 }
 
@@ -169,13 +277,13 @@ pub fn key_of(number: u64) -> [u8; 16] {
 }
 
 /// A value that does not repeat and does not compress.
-fn text(mut seed: u64) -> String {
-    let mut value = String::with_capacity(VALUE_BYTES + 7);
-    while value.len() < VALUE_BYTES {
+fn text(mut seed: u64, bytes: usize) -> String {
+    let mut value = String::with_capacity(bytes + 7);
+    while value.len() < bytes {
         seed = mix(seed);
         value.extend(seed.to_le_bytes().map(|byte| char::from(b'0' + byte % 64)));
     }
-    value.truncate(VALUE_BYTES);
+    value.truncate(bytes);
     value
 }
 

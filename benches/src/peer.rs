@@ -1,27 +1,39 @@
-//! The one trait by which every engine takes part, and how it comes to its file.
+//! The one trait by which every engine takes part, and how it comes to its files.
 
 use std::path::Path;
 
-use crate::load::{Contents, Load, Step};
+use crate::contents::Contents;
+use crate::load::Load;
+use crate::op::{Ask, Op, Reply, See};
 
 /// Why a peer could not go on. A bench has no use for kinds: it stops and shows the text.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// An engine that makes steps durable.
-pub trait Peer: Sync {
-    /// The name in the table.
-    fn name(&self) -> &str;
-
+/// An engine that makes operations durable.
+pub trait Peer: Send + Sync {
     /// How many threads it wants when `asked` are measured. Only the floor, which is one thread by definition, differs.
     fn threads(&self, asked: usize) -> usize {
         asked
     }
 
-    /// Makes all of `step` durable, or fails. Called by at most one thread at a time for each value of `thread`.
+    /// Does `op`, all or nothing. Called by at most one thread at a time for each value of `thread`.
     ///
     /// # Errors
-    /// Also if the version did not match or the key was known: the steps are made so that this cannot happen.
-    fn commit(&self, thread: usize, step: &Step) -> Result<(), Failure>;
+    /// What the engine reports.
+    fn write(&self, thread: usize, op: Op) -> Result<Reply, Failure>;
+
+    /// Does all of `ops` in one durable transaction, in which each is done or leaves nothing. Called by one thread at a time,
+    /// and never together with [`Peer::write`].
+    ///
+    /// # Errors
+    /// What the engine reports; then none is done.
+    fn lot(&self, ops: &[Op]) -> Result<Vec<Reply>, Failure>;
+
+    /// Reads, and shows each record that it finds.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn read(&self, thread: usize, ask: &Ask, see: See<'_>) -> Result<(), Failure>;
 
     /// Bytes given to the log since the peer was built, if it counts them.
     fn bytes_handed(&self) -> Option<u64> {
@@ -48,16 +60,82 @@ pub trait Peer: Sync {
     fn contents(&self) -> Result<Option<Contents>, Failure>;
 }
 
-/// How to make and open an engine's store with its defaults.
+/// What an engine is opened for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// How many threads will work at once.
+    pub threads: usize,
+    /// Bytes of one append of the floor.
+    pub floor_bytes: usize,
+}
+
+impl Setup {
+    /// For one thread and no floor.
+    pub const ONE: Setup = Setup {
+        threads: 1,
+        floor_bytes: 512,
+    };
+}
+
+/// Whether a commit is on the disk when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It is.
+    Sync,
+    /// It is safe from a kill of the process only.
+    Buffered,
+}
+
+impl Durability {
+    /// The name in the figures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Sync => "sync",
+            Durability::Buffered => "buffered",
+        }
+    }
+}
+
+/// An engine in one way to use it, and how to make and open its store.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     /// The name in the table.
     pub name: &'static str,
-    /// Makes a store in an empty folder that holds the records from before the first step, and closes it.
-    pub fill: fn(&Path, &Load) -> Result<(), Failure>,
-    /// Opens the store in this folder, after whatever happened to it.
-    pub open: fn(&Path) -> Result<Box<dyn Peer>, Failure>,
+    /// What it is compared as; the best of a group stands for it.
+    pub group: &'static str,
+    /// The class it races in.
+    pub durability: Durability,
+    /// The kind of its files: subjects with the same one can open each other's.
+    pub files: &'static str,
+    /// Opens the store in this folder, after whatever happened to it, or makes one.
+    pub open: fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>,
 }
 
-/// All engines that keep a store.
-pub const SUBJECTS: [Subject; 2] = [crate::sprag::SUBJECT, crate::sqlite::SUBJECT];
+/// Bytes of values in one transaction of a filling: well below what one commit of Sprag may hold.
+const FILL_BYTES: usize = 400_000;
+/// Bytes that are counted for each operation beside its value.
+const FILL_OP_BYTES: usize = 60;
+
+impl Subject {
+    /// Makes the store in `folder` with what exists before the first operation, and closes it.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn fill(&self, folder: &Path, load: &Load) -> Result<(), Failure> {
+        let peer = (self.open)(folder, Setup::ONE)?;
+        let mut ops = Vec::new();
+        let mut bytes = 0;
+        for number in 0..load.filling() {
+            let op = load.fill_op(number);
+            bytes += FILL_OP_BYTES + op.value_bytes();
+            ops.push(op);
+            if bytes >= FILL_BYTES || number + 1 == load.filling() {
+                if let Some(other) = peer.lot(&ops)?.iter().find(|reply| **reply != Reply::Done) {
+                    return Err(format!("{} did not take the filling, {other:?}", self.name).into());
+                }
+                (ops, bytes) = (Vec::new(), 0);
+            }
+        }
+        peer.settle()
+    }
+}

@@ -89,13 +89,52 @@ fn refuse_memory(_folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The length of all files in `folder`.
+/// The length of all files in `folder` and below.
 ///
 /// # Errors
 /// What the operating system reports.
 pub fn bytes_of(folder: &Path) -> Result<u64, Failure> {
-    let lengths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.metadata()?.len()));
-    lengths.sum::<std::io::Result<u64>>().map_err(Failure::from)
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        bytes += match entry.file_type()?.is_dir() {
+            true => bytes_of(&entry.path())?,
+            false => entry.metadata()?.len(),
+        };
+    }
+    Ok(bytes)
+}
+
+/// Copies all files in `from` and below into `to`, which is made, and syncs them, so that nobody pays for it later.
+///
+/// # Errors
+/// What the operating system reports.
+pub fn copy_all(from: &Path, to: &Path) -> Result<(), Failure> {
+    std::fs::create_dir(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let copy = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &copy)?;
+        } else {
+            std::fs::copy(entry.path(), &copy)?;
+            std::fs::File::open(&copy)?.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that this process gave to write calls so far, if the system counts them.
+pub fn written_bytes() -> Option<u64> {
+    let counters = std::fs::read_to_string("/proc/self/io").ok()?;
+    let line = counters.lines().find_map(|line| line.strip_prefix("wchar: "))?;
+    line.trim().parse().ok()
+}
+
+/// Processor time of this process so far.
+pub fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// A number of seconds from the environment, or else `normal`.

@@ -10,8 +10,26 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::load::{Contents, Step};
-use crate::peer::{Failure, Peer};
+use crate::contents::Contents;
+use crate::op::{Ask, Op, Reply, See};
+use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+
+/// Write and `fdatasync`.
+pub const FDATASYNC: Subject = Subject {
+    name: "floor, pwrite + fdatasync",
+    group: "floor",
+    durability: Durability::Sync,
+    files: "floor, pwrite + fdatasync",
+    open: |folder, setup| Ok(Box::new(Floor::new(folder, Way::Fdatasync, setup)?)),
+};
+
+/// A write that is a sync.
+pub const DSYNC: Subject = Subject {
+    name: "floor, O_DSYNC",
+    files: "floor, O_DSYNC",
+    open: |folder, setup| Ok(Box::new(Floor::new(folder, Way::Dsync, setup)?)),
+    ..FDATASYNC
+};
 
 /// Both halves of a log with default options.
 const FILE_BYTES: u64 = 4 << 20;
@@ -36,13 +54,13 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// A fresh log in `folder` whose appends have `bytes` bytes.
+    /// A fresh log in `folder`.
     ///
     /// # Errors
     /// What the operating system reports.
-    pub fn new(folder: &Path, way: Way, bytes: usize) -> Result<Floor, Failure> {
+    pub fn new(folder: &Path, way: Way, setup: Setup) -> Result<Floor, Failure> {
         let path = folder.join("floor.log");
-        let mut blank = File::create_new(&path)?;
+        let mut blank = File::create(&path)?;
         blank.write_all(&vec![0; FILE_BYTES as usize])?;
         blank.sync_all()?;
         let flags = match way {
@@ -56,25 +74,12 @@ impl Floor {
         Ok(Floor {
             way,
             file,
-            bytes: vec![0x5a; bytes],
+            bytes: vec![0x5a; setup.floor_bytes.max(1)],
             handed: AtomicU64::new(0),
         })
     }
-}
 
-impl Peer for Floor {
-    fn name(&self) -> &str {
-        match self.way {
-            Way::Fdatasync => "floor, pwrite + fdatasync",
-            Way::Dsync => "floor, O_DSYNC",
-        }
-    }
-
-    fn threads(&self, _asked: usize) -> usize {
-        1
-    }
-
-    fn commit(&self, _thread: usize, _step: &Step) -> Result<(), Failure> {
+    fn append(&self) -> Result<(), Failure> {
         let bytes = self.bytes.len() as u64;
         let start = self.handed.fetch_add(bytes, Ordering::Relaxed);
         let lap = FILE_BYTES - FILE_BYTES % bytes;
@@ -83,6 +88,25 @@ impl Peer for Floor {
             self.file.sync_data()?;
         }
         Ok(())
+    }
+}
+
+impl Peer for Floor {
+    fn threads(&self, _asked: usize) -> usize {
+        1
+    }
+
+    fn write(&self, _thread: usize, _op: Op) -> Result<Reply, Failure> {
+        self.append()?;
+        Ok(Reply::Done)
+    }
+
+    fn lot(&self, ops: &[Op]) -> Result<Vec<Reply>, Failure> {
+        Ok(vec![Reply::Done; ops.len()])
+    }
+
+    fn read(&self, _thread: usize, _ask: &Ask, _see: See<'_>) -> Result<(), Failure> {
+        Err("a floor has nothing to read".into())
     }
 
     fn bytes_handed(&self) -> Option<u64> {

@@ -1,0 +1,235 @@
+//! Sprag with its defaults: a remembered key around a conditional write and one more record.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ::sprag::{Condition, Keep, Keys, Level, Once, OnceKey, Options, Store, Table, Transitioned, WriteTx, Written};
+
+use crate::contents::Contents;
+use crate::load::{KEEP_DAYS, SCOPE};
+use crate::op::{Ask, First, Op, Reply, See, Step};
+use crate::peer::{Durability, Failure, Peer, Subject};
+
+::sprag::machine! {
+    /// The states of an order, over and over.
+    pub enum OrderState: "orders" {
+        New = "new",
+        Packed = "packed",
+        Shipped = "shipped",
+    }
+    initial New;
+    cyclic;
+    New => Packed;
+    Packed => Shipped;
+    Shipped => New;
+}
+
+const RECORDS: Table<u64, String> = Table::new("records");
+const EXTRAS: Table<u64, String> = Table::new("extras");
+const ORDERS: Table<u64, String, OrderState> = Table::new("orders");
+const COUNTERS: Table<u64, u64> = Table::new("counters");
+const STATES: [OrderState; 3] = [OrderState::New, OrderState::Packed, OrderState::Shipped];
+const FILE: &str = "store.sprag";
+/// A checkpoint that takes longer than this hangs.
+const SETTLE_MAX: Duration = Duration::from_secs(120);
+
+/// Sprag with its defaults.
+pub const SYNC: Subject = Subject {
+    name: "sprag",
+    group: "sprag",
+    durability: Durability::Sync,
+    files: "sprag",
+    open: |folder, _| Sprag::open(folder, Level::Sync),
+};
+
+/// Sprag that answers before the sync.
+pub const BUFFERED: Subject = Subject {
+    name: "sprag buffered",
+    group: "sprag",
+    durability: Durability::Buffered,
+    files: "sprag",
+    open: |folder, _| Sprag::open(folder, Level::Buffered),
+};
+
+/// An open store.
+#[derive(Debug)]
+struct Sprag {
+    store: Store,
+}
+
+impl Sprag {
+    fn open(folder: &Path, level: Level) -> Result<Box<dyn Peer>, Failure> {
+        let store = Options::new()
+            .level(level)
+            .cache_bytes(super::CACHE_BYTES)
+            .open_or_create(folder.join(FILE))?;
+        Ok(Box::new(Sprag { store }))
+    }
+}
+
+impl Peer for Sprag {
+    fn write(&self, _thread: usize, op: Op) -> Result<Reply, Failure> {
+        match op {
+            Op::Commit(step) => {
+                let answer = self.store.once(&key(&step.key), |tx| commit(tx, &step))?;
+                Ok(replied(answer))
+            }
+            Op::PutIf(step) => {
+                let condition = Condition::Version(step.version);
+                let written = self.store.put_if(RECORDS, &step.record, condition, &step.value)?;
+                Ok(done_if(matches!(written, Written::Applied(_))))
+            }
+            Op::Move(to_move) => {
+                let (from, to) = (state(to_move.from)?, state(to_move.to)?);
+                let moved = self.store.transition(ORDERS, &to_move.record, from, to)?;
+                Ok(done_if(matches!(moved, Transitioned::Applied(_))))
+            }
+            Op::Count | Op::First(_) => self.store.write(|tx| apply(tx, &op)),
+        }
+    }
+
+    fn lot(&self, ops: &[Op]) -> Result<Vec<Reply>, Failure> {
+        self.store
+            .write(|tx| ops.iter().map(|op| apply(tx, op)).collect::<Result<_, Failure>>())
+    }
+
+    fn read(&self, _thread: usize, ask: &Ask, see: See<'_>) -> Result<(), Failure> {
+        match ask {
+            Ask::Get(id) => {
+                if let Some(record) = self.store.get(RECORDS, id)? {
+                    see(*id, record.version.get(), &record.value);
+                }
+                Ok(())
+            }
+            Ask::Gets(ids) => self.store.read(|tx| {
+                for id in ids {
+                    if let Some(record) = tx.get(RECORDS, id)? {
+                        see(*id, record.version.get(), &record.value);
+                    }
+                }
+                Ok(())
+            }),
+            Ask::Scan { from, count } => self.store.read(|tx| {
+                for item in tx.scan(RECORDS, Keys::from(from))?.take(*count as usize) {
+                    let (id, record) = item?;
+                    see(id, record.version.get(), &record.value);
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    fn bytes_handed(&self) -> Option<u64> {
+        self.store.stats().ok().map(|stats| stats.log_bytes)
+    }
+
+    fn settle(&self) -> Result<(), Failure> {
+        let started = Instant::now();
+        while self.store.stats()?.checkpoint_pending {
+            if started.elapsed() > SETTLE_MAX {
+                return Err("a checkpoint does not end".into());
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    }
+
+    /// A half that is in its checkpoint counts whole.
+    fn to_recover(&self) -> f64 {
+        let Ok(stats) = self.store.stats() else { return 0.0 };
+        let frozen = if stats.checkpoint_pending {
+            stats.log_half_bytes
+        } else {
+            0
+        };
+        (frozen + stats.log_used_bytes) as f64 / (2 * stats.log_half_bytes) as f64
+    }
+
+    fn contents(&self) -> Result<Option<Contents>, Failure> {
+        self.store.read(|tx| {
+            let mut contents = Contents::default();
+            for item in tx.scan(RECORDS, Keys::all())? {
+                let (id, record) = item?;
+                contents.add_record(id, record.version.get(), &record.value);
+            }
+            for item in tx.scan(EXTRAS, Keys::all())? {
+                let (id, record) = item?;
+                contents.add_extra(id, &record.value);
+            }
+            for item in tx.scan(ORDERS, Keys::all())? {
+                let (id, record) = item?;
+                let state = STATES.iter().position(|state| *state == record.state);
+                let state = state.ok_or("a state of no order")? as u64;
+                contents.add_order(id, record.version.get(), state, &record.value);
+            }
+            for item in tx.scan(COUNTERS, Keys::all())? {
+                let (id, record) = item?;
+                contents.add_counter(id, record.value);
+            }
+            for item in tx.remembered_keys(Some(SCOPE))? {
+                contents.add_key(&item?.key);
+            }
+            Ok(Some(contents))
+        })
+    }
+}
+
+fn key(key: &[u8; 16]) -> OnceKey {
+    OnceKey::new(SCOPE, key, Keep::For(Duration::from_secs(KEEP_DAYS * 86_400)))
+}
+
+fn state(number: u64) -> Result<OrderState, Failure> {
+    let state = usize::try_from(number).ok().and_then(|number| STATES.get(number));
+    Ok(*state.ok_or("a state of no order")?)
+}
+
+fn done_if(done: bool) -> Reply {
+    if done { Reply::Done } else { Reply::Conflict }
+}
+
+fn replied(answer: Once<u64>) -> Reply {
+    match answer {
+        Once::First(_) => Reply::Done,
+        Once::Repeat { result, .. } => Reply::Repeat(result),
+    }
+}
+
+/// An error, and with it nothing of the step, if the version is another one.
+fn commit(tx: &mut WriteTx<'_>, step: &Step) -> Result<u64, Failure> {
+    match tx.put_if(RECORDS, &step.record, Condition::Version(step.version), &step.value)? {
+        Written::Applied(_) => {}
+        other => return Err(format!("not applied, step={}, {other:?}", step.extra).into()),
+    }
+    tx.put(EXTRAS, &step.extra, &step.extra_value)?;
+    Ok(step.extra)
+}
+
+fn apply(tx: &mut WriteTx<'_>, op: &Op) -> Result<Reply, Failure> {
+    match op {
+        Op::Commit(step) => return Ok(replied(tx.once(&key(&step.key), |tx| commit(tx, step))?)),
+        Op::PutIf(step) => {
+            let condition = Condition::Version(step.version);
+            let written = tx.put_if(RECORDS, &step.record, condition, &step.value)?;
+            return Ok(done_if(matches!(written, Written::Applied(_))));
+        }
+        Op::Move(to_move) => {
+            let (from, to) = (state(to_move.from)?, state(to_move.to)?);
+            let moved = tx.transition(ORDERS, &to_move.record, from, to)?;
+            return Ok(done_if(matches!(moved, Transitioned::Applied(_))));
+        }
+        Op::Count => {
+            tx.update(COUNTERS, &0, |count| count.map(|count| count + 1))?;
+        }
+        Op::First(First::Record(id, value)) => {
+            tx.put(RECORDS, id, value)?;
+        }
+        Op::First(First::Order(id, value)) => {
+            tx.put(ORDERS, id, value)?;
+        }
+        Op::First(First::Counter(id)) => {
+            tx.put(COUNTERS, id, &0)?;
+        }
+        Op::First(First::Key(new)) => return Ok(replied(tx.once(&key(new), |_| Ok::<_, Failure>(0))?)),
+    }
+    Ok(Reply::Done)
+}
