@@ -410,6 +410,7 @@ impl Stage {
     /// Goes back to what was handed to the disk: everything after it was dropped by a failed sync.
     fn roll_back(&mut self, core: &Core) {
         self.mark = core.group.env().handed_mark();
+        self.mark.memory.roll_back();
         if core.shared.half_is_over(&self.mark) {
             self.start_next_half();
         }

@@ -103,7 +103,7 @@ impl View {
     pub(crate) fn layers<'a>(&'a self, span: &Span) -> Result<Vec<Layer<'a>>> {
         let mut layers: Vec<Layer<'a>> = Vec::with_capacity(4);
         for memory in std::iter::once(&self.memory).chain(&self.frozen) {
-            layers.push(Box::new(span.direct(memory.range(span.clone())).map(Ok)));
+            layers.push(Box::new(memory.range(span).map(Ok)));
         }
         layers.push(self.base.range(span)?);
         Ok(layers)
@@ -128,6 +128,10 @@ impl<'a> Merge<'a> {
 
     /// The next change of any layer, with older changes of the same key dropped.
     fn next_change(&mut self) -> Option<Result<Entry>> {
+        self.layers.retain_mut(|layer| layer.peek().is_some());
+        if let [only] = self.layers.as_mut_slice() {
+            return only.next();
+        }
         let mut best: Option<(usize, Bytes)> = None;
         for (index, layer) in self.layers.iter_mut().enumerate() {
             match layer.peek() {

@@ -42,7 +42,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The newest staged state. Drop it before [`Writer::commit`]: a root that nobody else keeps is changed in place.
+    /// The newest staged state.
     pub(crate) fn view(&self) -> View {
         self.core
             .shared
@@ -75,7 +75,7 @@ impl Writer<'_> {
         let position = core.find_room(stage, len)?;
         let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
         for (key, value) in changes {
-            stage.mark.memory.insert(key, value);
+            stage.mark.memory.insert(header.sequence, key, value);
         }
         stage.mark.sequence = header.sequence;
         stage.mark.life = stage.life;

@@ -261,9 +261,9 @@ impl Base {
             let mut segments = Segments::new(before, merges, open_segments(&writing)?, now_ns);
             let mut ending = Appender::new(Some(before), applied.sequence, now_ns);
             for (key, value) in memory.iter() {
-                match Space::split(key) {
+                match Space::split(&key) {
                     Some((Space::Ending, key)) => segments.append(&mut ending, key, value.as_deref())?,
-                    _ => tables.change(key, value.as_deref())?,
+                    _ => tables.change(&key, value.as_deref())?,
                 }
             }
             segments.end_checkpoint(ending)?;

@@ -137,6 +137,7 @@ impl BaseSnapshot {
             bounds: (span.start_bound().map(inside), to),
             reverse: span.reverse,
             source: None,
+            scratch: Vec::new(),
             shown: None,
         };
         scan.or_on_a_successor(Scan::open)?;
@@ -167,6 +168,8 @@ struct Scan {
     bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     reverse: bool,
     source: Option<Source>,
+    /// Kept between steps so that a key takes one allocation.
+    scratch: Vec<u8>,
     /// The last key that was shown, with the byte of its space.
     shown: Option<Bytes>,
 }
@@ -213,10 +216,12 @@ impl Scan {
             return Ok(None);
         };
         let (reverse, space) = (self.reverse, self.space);
-        let whole = |key: &[u8]| {
-            let mut whole = space.key(key.len());
-            whole.extend_from_slice(key);
-            Bytes::from(whole)
+        let scratch = &mut self.scratch;
+        let mut whole = |key: &[u8]| {
+            scratch.clear();
+            scratch.push(space as u8);
+            scratch.extend_from_slice(key);
+            Bytes::from(scratch.as_slice())
         };
         let found = self.snapshot.spent.reading(|| match source {
             Source::Tree(range) => {

@@ -200,7 +200,7 @@ fn frames(applied: Applied, runs: &[Run]) -> u64 {
 /// A key of an unknown space would stop the next checkpoint.
 fn judge_spaces(runs: &[Run], findings: &mut Findings) {
     for (key, _) in runs.iter().flat_map(|run| run.memory.iter()) {
-        if Space::split(key).is_none() {
+        if Space::split(&key).is_none() {
             let place = Place::Entry {
                 space: "log",
                 key: key.escape_ascii().to_string(),
