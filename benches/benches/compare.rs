@@ -165,6 +165,7 @@ impl Bench<'_> {
         let setup = Setup {
             threads: plan.threads,
             floor_bytes: self.floor_bytes(&plan.loads[0])?,
+            filling: false,
         };
         let sync_us = self.sync_us(setup)?;
         let pace = Pace {

@@ -152,8 +152,11 @@ impl Load {
 
     /// Whether this is the value of a record before any step, as far as its length and its beginning tell.
     pub fn begins_as_first_value(&self, record: u64, value: &str) -> bool {
-        let begin = self.value_bytes.min(8);
-        value.len() == self.value_bytes && text(mix(record) ^ 3, begin).as_bytes() == &value.as_bytes()[..begin]
+        value.len() == self.value_bytes
+            && value
+                .bytes()
+                .zip(block(mix(mix(record) ^ 3)))
+                .all(|(found, byte)| found == byte)
     }
 
     /// How many operations fill an empty store for this load.
@@ -277,14 +280,20 @@ pub fn key_of(number: u64) -> [u8; 16] {
 }
 
 /// A value that does not repeat and does not compress.
-fn text(mut seed: u64, bytes: usize) -> String {
-    let mut value = String::with_capacity(bytes + 7);
+fn text(seed: u64, bytes: usize) -> String {
+    let mut value = Vec::with_capacity(bytes + 7);
+    let mut state = seed;
     while value.len() < bytes {
-        seed = mix(seed);
-        value.extend(seed.to_le_bytes().map(|byte| char::from(b'0' + byte % 64)));
+        state = mix(state);
+        value.extend_from_slice(&block(state));
     }
     value.truncate(bytes);
-    value
+    String::from_utf8(value).unwrap_or_default()
+}
+
+/// The same bits as eight characters of ASCII, from `0` on.
+fn block(state: u64) -> [u8; 8] {
+    ((state & 0x3f3f_3f3f_3f3f_3f3f) + 0x3030_3030_3030_3030).to_le_bytes()
 }
 
 /// The finaliser of splitmix64 after its increment: a bijection on u64.

@@ -7,7 +7,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, RoTxn, RwTxn};
 
 use super::kv::{Engine, KvPeer, Reading, SPACES, Space, Writing};
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 /// LMDB.
 pub const SUBJECT: Subject = Subject {
@@ -15,6 +15,7 @@ pub const SUBJECT: Subject = Subject {
     group: "lmdb",
     durability: Durability::Sync,
     files: "lmdb",
+    lot_bytes: LOT_BYTES,
     open,
 };
 
