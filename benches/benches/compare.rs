@@ -55,7 +55,6 @@ impl Asked {
             let list = |text: String| text.split(',').map(|part| part.trim().to_owned()).collect();
             match arg.as_str() {
                 "--workload" => asked.workloads = list(value()?),
-                // Names have commas in them: each stands for itself, or for all that begin so.
                 "--peer" => asked.peers = list(value()?),
                 "--threads" => asked.threads = list(value()?),
                 "--rounds" => asked.rounds = Some(value()?.parse()?),

@@ -99,6 +99,9 @@ impl Durability {
     }
 }
 
+/// Opens the store in a folder, or makes one.
+pub type Open = fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>;
+
 /// An engine in one way to use it, and how to make and open its store.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
@@ -113,7 +116,7 @@ pub struct Subject {
     /// About how many bytes one transaction of a filling may have.
     pub lot_bytes: usize,
     /// Opens the store in this folder, after whatever happened to it, or makes one.
-    pub open: fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>,
+    pub open: Open,
 }
 
 /// Enough for one transaction of a filling that nothing limits.

@@ -83,8 +83,11 @@ impl Plan {
 
     /// For people.
     pub fn title(&self) -> String {
-        let mut text = format!("{} threads", self.threads);
-        for load in &self.loads {
+        let mut text = match self.threads {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        };
+        if let Some(load) = self.loads.first() {
             text += &format!(", values of {} B", load.value_bytes);
         }
         if !self.slow_sync.is_zero() {
