@@ -1,4 +1,4 @@
-//! Every peer does every workload right, in a process of its own too, and none of them escapes a slow sync.
+//! Every peer does every workload right, and none of them escapes a slow sync.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
