@@ -1,4 +1,5 @@
-//! LMDB through heed, durable as it is by default. It has no cache of its own: pages are the kernel's.
+//! LMDB through heed, durable as it is by default. It writes by calls, as the others do, and reads through a map: it has no
+//! cache of its own, and pages of the kernel's that it looked at count as memory of its process.
 
 use std::ops::Bound;
 use std::path::Path;
