@@ -222,3 +222,17 @@ fn figures_of_another_format_are_not_gone_on_with() {
     let figures = Figures::from(json!({ "format": 2, "runs": { "hot-commit": [1] }, "costs": {} }));
     assert_eq!(figures.value(), &json!({ "format": 1, "runs": {}, "costs": {} }));
 }
+
+#[test]
+fn what_a_commit_costs_is_averaged_over_commits_and_not_over_slices() {
+    // A checkpoint falls into the slice with fewer commits.
+    let slices = [(900, 100.0), (100, 1100.0)].map(|(done, written)| Slice {
+        done,
+        written: Some(written),
+        ..slice(10.0)
+    });
+    let heat = heat(8, &[contestant(peers::sprag::SYNC, slices.to_vec())]);
+    let costs = heat.costs();
+    assert_eq!(costs[0].1["written_bytes_per_commit"], 200.0);
+    assert_eq!(costs[0].1["commits"], 1000);
+}
