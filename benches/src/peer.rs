@@ -135,19 +135,25 @@ impl Subject {
             ..Setup::ONE
         };
         let peer = (self.open)(folder, setup)?;
+        let flush = |ops: &mut Vec<Op>| -> Result<(), Failure> {
+            let replies = peer.lot(ops)?;
+            ops.clear();
+            match replies.iter().find(|reply| **reply != Reply::Done) {
+                Some(other) => Err(format!("{} did not take the filling, {other:?}", self.name).into()),
+                None => Ok(()),
+            }
+        };
         let mut ops = Vec::new();
         let mut bytes = 0;
-        for number in 0..load.filling() {
-            let op = load.fill_op(number);
+        for op in load.filling() {
             bytes += FILL_OP_BYTES + op.value_bytes();
             ops.push(op);
-            if bytes >= self.lot_bytes || number + 1 == load.filling() {
-                if let Some(other) = peer.lot(&ops)?.iter().find(|reply| **reply != Reply::Done) {
-                    return Err(format!("{} did not take the filling, {other:?}", self.name).into());
-                }
-                (ops, bytes) = (Vec::new(), 0);
+            if bytes >= self.lot_bytes {
+                flush(&mut ops)?;
+                bytes = 0;
             }
         }
+        flush(&mut ops)?;
         peer.settle()
     }
 }

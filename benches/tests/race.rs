@@ -167,8 +167,8 @@ fn load(work: Work) -> Load {
 
 fn paper(lazy: Lazy, load: &Load) -> Paper {
     let mut pages = Pages::default();
-    for number in 0..load.filling() {
-        assert_eq!(pages.apply(&load.fill_op(number), Lazy::Nothing), Reply::Done);
+    for op in load.filling() {
+        assert_eq!(pages.apply(&op, Lazy::Nothing), Reply::Done);
     }
     Paper {
         lazy,
