@@ -2,7 +2,7 @@
 //!
 //! Each peer works in a process of its own, slice by slice in turn with the others. The tables are printed, and the figures
 //! merged into `target/sprag-bench/compare.json`, so that a report can be made from several runs. Arguments, after `--`:
-//! `--workload NAME,..`, `--peer NAME,..`, `--threads 1,8`, `--rounds N`, `--seconds S` for a slice, `--quick` for a smoke run
+//! `--workload NAME,..`, `--peer NAME,..` (or of a group), `--threads 1,8`, `--rounds N`, `--seconds S` for a slice, `--quick` for a smoke run
 //! (into `compare-quick.json`), `--list`. `SPRAG_BENCH_DIR` names the folder to measure in, which must not lie in memory;
 //! `SPRAG_BENCH_KEEP` one in which filled stores outlive the run; `SPRAG_BENCH_PATIENCE` says for how many seconds each race
 //! may wait for other programs and run disturbed rounds again (none if it is not set).
@@ -55,8 +55,7 @@ impl Asked {
             let list = |text: String| text.split(',').map(|part| part.trim().to_owned()).collect();
             match arg.as_str() {
                 "--workload" => asked.workloads = list(value()?),
-                // Names have commas in them: each stands for itself, or for all that begin so.
-                "--peer" => asked.peers = list(value()?),
+                "--peer" => asked.peers = names(&value()?),
                 "--threads" => asked.threads = list(value()?),
                 "--rounds" => asked.rounds = Some(value()?.parse()?),
                 "--seconds" => asked.slice = Some(value()?.parse()?),
@@ -67,7 +66,25 @@ impl Asked {
                 other => return Err(format!("no such argument, {other}").into()),
             }
         }
+        asked.check()?;
         Ok(asked)
+    }
+
+    /// A name that is nobody's would measure nothing and say so nowhere.
+    fn check(&self) -> Result<(), Failure> {
+        let workloads = plan::workloads();
+        let unknown = self
+            .workloads
+            .iter()
+            .find(|name| workloads.iter().all(|own| own.name != **name));
+        if let Some(name) = unknown {
+            return Err(format!("no such workload, name={name}").into());
+        }
+        let is_peer = |name: &str| peers::ALL.iter().any(|own| own.name == name || own.group == name);
+        match self.peers.iter().find(|name| !is_peer(name)) {
+            Some(name) => Err(format!("no such peer, name={name}").into()),
+            None => Ok(()),
+        }
     }
 
     fn wants(&self, subject: &Subject) -> bool {
@@ -95,6 +112,18 @@ impl Asked {
         };
         races.map(paced).collect()
     }
+}
+
+/// Peers by their names, some of which have a comma in them: a part that begins with a blank belongs to the one before.
+fn names(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match names.last_mut() {
+            Some(last) if part.starts_with(' ') => *last += &format!(",{part}"),
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names
 }
 
 fn list() {
@@ -165,6 +194,7 @@ impl Bench<'_> {
         let setup = Setup {
             threads: plan.threads,
             floor_bytes: self.floor_bytes(&plan.loads[0])?,
+            filling: false,
         };
         let sync_us = self.sync_us(setup)?;
         let pace = Pace {

@@ -6,7 +6,7 @@
 //! and written to `target/sprag-bench/look.json`. `SPRAG_BENCH_DIR` and `SPRAG_BENCH_SECS` as in `compare`.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,8 +132,8 @@ fn measure() -> Result<(), Failure> {
     report::save(target, "look", &json!({ "records": RECORDS, "threads": figures? }))
 }
 
-fn one(entrant: &Entrant, threads: usize, file: &Path, copy: &PathBuf) -> Result<Value, Failure> {
-    let ways = [None, Some(copy.as_path()), Some(file)];
+fn one(entrant: &Entrant, threads: usize, file: &Path, copy: &Path) -> Result<Value, Failure> {
+    let ways = [None, Some(copy), Some(file)];
     let (mut rates, mut scans) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let mut slices: [Option<Slice>; 3] = [None, None, None];

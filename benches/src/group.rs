@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::contents::Contents;
 use crate::op::{Ask, Op, Reply, See};
-use crate::peer::{Failure, Peer, Setup};
+use crate::peer::{Failure, Open, Peer, Setup};
 
 /// An engine behind a group.
 pub struct Grouped {
@@ -61,11 +61,7 @@ impl Grouped {
     ///
     /// # Errors
     /// What opening reports.
-    pub fn open(
-        open: fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>,
-        folder: &Path,
-        setup: Setup,
-    ) -> Result<Box<dyn Peer>, Failure> {
+    pub fn open(open: Open, folder: &Path, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
         Ok(Box::new(Grouped::new(open(folder, setup)?)))
     }
 

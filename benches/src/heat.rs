@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use crate::entrant::Slice;
 use crate::histogram::Histogram;
 use crate::peer::{Durability, Subject};
 use crate::race::{Contestant, Pace};
@@ -37,6 +38,19 @@ pub struct Line {
     pub file_bytes: Option<u64>,
     /// Operations done in all rounds.
     pub done: u64,
+    /// Over all rounds, since a checkpoint falls into one slice and not into the next.
+    pub mean: Means,
+}
+
+/// What one operation cost, on average over all rounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    /// Bytes given to write calls.
+    pub written: Option<f64>,
+    /// Bytes sent to the device.
+    pub device: Option<f64>,
+    /// Processor time in microseconds.
+    pub cpu_us: Option<f64>,
 }
 
 /// All lines of one race.
@@ -60,7 +74,7 @@ impl Line {
     /// `None` if no slice was run.
     fn of(one: &Contestant) -> Option<Line> {
         let slices = &one.slices;
-        let spread = |of: fn(&crate::entrant::Slice) -> Option<f64>| Spread::of(slices.iter().filter_map(of));
+        let spread = |of: fn(&Slice) -> Option<f64>| Spread::of(slices.iter().filter_map(of));
         let mut latency = Histogram::default();
         slices.iter().for_each(|slice| latency.merge(&slice.latency));
         Some(Line {
@@ -76,8 +90,20 @@ impl Line {
             peak_memory: one.peak_memory,
             file_bytes: one.file_bytes,
             done: slices.iter().map(|slice| slice.done).sum(),
+            mean: Means {
+                written: mean(slices, |slice| slice.written),
+                device: mean(slices, |slice| slice.device),
+                cpu_us: mean(slices, |slice| Some(slice.cpu_us)),
+            },
         })
     }
+}
+
+/// Weighted by operations; `None` if a slice does not know.
+fn mean(slices: &[Slice], of: impl Fn(&Slice) -> Option<f64>) -> Option<f64> {
+    let done: u64 = slices.iter().map(|slice| slice.done).sum();
+    let sum: Option<f64> = slices.iter().map(|slice| Some(of(slice)? * slice.done as f64)).sum();
+    Some(sum? / done as f64)
 }
 
 impl Heat {
@@ -158,7 +184,7 @@ impl Heat {
                 ratio("sqlite"),
                 micros(0.5),
                 micros(0.999),
-                short(line.written, 0),
+                line.mean.written.map_or("-".to_owned(), |bytes| format!("{bytes:.0}")),
                 short(line.handed, 0),
                 short(line.device, 0),
                 line.cpu_us.median,
@@ -206,11 +232,10 @@ impl Heat {
     /// What each peer costs, by its name.
     pub fn costs(&self) -> Vec<(&'static str, Value)> {
         let one = |line: &Line| {
-            let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
             let costs = json!({
-                "written_bytes_per_commit": median(line.written),
-                "device_bytes_per_commit": median(line.device),
-                "cpu_us_per_commit": line.cpu_us.median,
+                "written_bytes_per_commit": line.mean.written,
+                "device_bytes_per_commit": line.mean.device,
+                "cpu_us_per_commit": line.mean.cpu_us,
                 "peak_memory_bytes": line.peak_memory,
                 "file_bytes": line.file_bytes,
                 "commits": line.done,

@@ -79,8 +79,10 @@ impl Histogram {
     /// # Errors
     /// If it is something else.
     pub fn from_json(value: &Value) -> Result<Histogram, Failure> {
-        let mut histogram = Histogram::default();
-        histogram.max = value["max"].as_u64().ok_or("a histogram without its maximum")?;
+        let mut histogram = Histogram {
+            max: value["max"].as_u64().ok_or("a histogram without its maximum")?,
+            ..Histogram::default()
+        };
         for pair in value["counts"].as_array().ok_or("a histogram without counts")? {
             let index = pair[0].as_u64().and_then(|index| usize::try_from(index).ok());
             let place = index.and_then(|index| histogram.counts.get_mut(index));

@@ -22,6 +22,8 @@ pub const SCANNED: u64 = 1_000;
 const GETS_IN_READ: u64 = 100;
 /// Keys that only the filling remembers have numbers from here on, which no step has.
 const FILLED_KEYS_FROM: u64 = 1 << 40;
+/// Keys of a filling that are sorted at once.
+const FILLED_BLOCK: u64 = 1_000_000;
 
 /// What kind of operations a load is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,30 +154,36 @@ impl Load {
 
     /// Whether this is the value of a record before any step, as far as its length and its beginning tell.
     pub fn begins_as_first_value(&self, record: u64, value: &str) -> bool {
-        let begin = self.value_bytes.min(8);
-        value.len() == self.value_bytes && text(mix(record) ^ 3, begin).as_bytes() == &value.as_bytes()[..begin]
+        value.len() == self.value_bytes
+            && value
+                .bytes()
+                .zip(block(mix(mix(record) ^ 3)))
+                .all(|(found, byte)| found == byte)
     }
 
-    /// How many operations fill an empty store for this load.
-    pub fn filling(&self) -> u64 {
-        self.records + self.keys + self.done
+    /// What fills an empty store for this load. Keys come in sorted blocks: each block is spread over all keys, so that what
+    /// a tree looks like at the end is much the same as without, but it takes minutes and not an hour.
+    pub fn filling(&self) -> impl Iterator<Item = Op> {
+        let load = *self;
+        let firsts = (0..load.records).map(move |number| load.first(number));
+        let blocks = (0..load.keys).step_by(FILLED_BLOCK as usize);
+        let keys = blocks.flat_map(move |from| {
+            let to = load.keys.min(from + FILLED_BLOCK);
+            let mut keys: Vec<[u8; 16]> = (from..to).map(|number| key_of(FILLED_KEYS_FROM + number)).collect();
+            keys.sort_unstable();
+            keys.into_iter().map(|key| Op::First(First::Key(key)))
+        });
+        let steps = (0..load.done).map(move |number| Op::Commit(load.step(number)));
+        firsts.chain(keys).chain(steps)
     }
 
-    /// The operation of the filling with this number.
-    pub fn fill_op(&self, number: u64) -> Op {
-        if number < self.records {
-            let value = self.first_value(number);
-            return Op::First(match self.work {
-                Work::Transition => First::Order(number, value),
-                Work::Count => First::Counter(number),
-                _ => First::Record(number, value),
-            });
-        }
-        let number = number - self.records;
-        match number.checked_sub(self.keys) {
-            None => Op::First(First::Key(key_of(FILLED_KEYS_FROM + number))),
-            Some(step) => Op::Commit(self.step(step)),
-        }
+    fn first(&self, number: u64) -> Op {
+        let value = self.first_value(number);
+        Op::First(match self.work {
+            Work::Transition => First::Order(number, value),
+            Work::Count => First::Counter(number),
+            _ => First::Record(number, value),
+        })
     }
 
     /// What a peer holds after operations `0..done`, worked out without any engine.
@@ -277,14 +285,20 @@ pub fn key_of(number: u64) -> [u8; 16] {
 }
 
 /// A value that does not repeat and does not compress.
-fn text(mut seed: u64, bytes: usize) -> String {
-    let mut value = String::with_capacity(bytes + 7);
+fn text(seed: u64, bytes: usize) -> String {
+    let mut value = Vec::with_capacity(bytes + 7);
+    let mut state = seed;
     while value.len() < bytes {
-        seed = mix(seed);
-        value.extend(seed.to_le_bytes().map(|byte| char::from(b'0' + byte % 64)));
+        state = mix(state);
+        value.extend_from_slice(&block(state));
     }
     value.truncate(bytes);
-    value
+    String::from_utf8(value).unwrap_or_default()
+}
+
+/// The same bits as eight characters of ASCII, from `0` on.
+fn block(state: u64) -> [u8; 8] {
+    ((state & 0x3f3f_3f3f_3f3f_3f3f) + 0x3030_3030_3030_3030).to_le_bytes()
 }
 
 /// The finaliser of splitmix64 after its increment: a bijection on u64.

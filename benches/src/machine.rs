@@ -36,8 +36,17 @@ fn filesystem(folder: &Path, mounts: &str) -> Option<String> {
 
 /// The commit that is checked out, shortened; `unknown` outside of a checkout.
 pub fn commit() -> String {
-    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    match output {
+    git(&["rev-parse", "--short", "HEAD"])
+}
+
+/// The last commit that changed the library, which is what the format of its files can depend on.
+pub fn commit_of_library() -> String {
+    let src = concat!(env!("CARGO_MANIFEST_DIR"), "/../src");
+    git(&["log", "-1", "--format=%h", "--", src])
+}
+
+fn git(args: &[&str]) -> String {
+    match Command::new("git").args(args).output() {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         _ => "unknown".to_owned(),
     }

@@ -67,6 +67,8 @@ pub struct Setup {
     pub threads: usize,
     /// Bytes of one append of the floor.
     pub floor_bytes: usize,
+    /// Only to fill the store: no sync is needed, and memory is no matter.
+    pub filling: bool,
 }
 
 impl Setup {
@@ -74,6 +76,7 @@ impl Setup {
     pub const ONE: Setup = Setup {
         threads: 1,
         floor_bytes: 512,
+        filling: false,
     };
 }
 
@@ -96,6 +99,9 @@ impl Durability {
     }
 }
 
+/// Opens the store in a folder, or makes one.
+pub type Open = fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>;
+
 /// An engine in one way to use it, and how to make and open its store.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
@@ -107,13 +113,15 @@ pub struct Subject {
     pub durability: Durability,
     /// The kind of its files: subjects with the same one can open each other's.
     pub files: &'static str,
+    /// About how many bytes one transaction of a filling may have.
+    pub lot_bytes: usize,
     /// Opens the store in this folder, after whatever happened to it, or makes one.
-    pub open: fn(&Path, Setup) -> Result<Box<dyn Peer>, Failure>,
+    pub open: Open,
 }
 
-/// Bytes of values in one transaction of a filling: well below what one commit of Sprag may hold.
-const FILL_BYTES: usize = 400_000;
-/// Bytes that are counted for each operation beside its value.
+/// Enough for one transaction of a filling that nothing limits.
+pub const LOT_BYTES: usize = 128_000_000;
+/// Bytes that are counted for each operation of a filling beside its value.
 const FILL_OP_BYTES: usize = 60;
 
 impl Subject {
@@ -122,20 +130,30 @@ impl Subject {
     /// # Errors
     /// What the engine reports.
     pub fn fill(&self, folder: &Path, load: &Load) -> Result<(), Failure> {
-        let peer = (self.open)(folder, Setup::ONE)?;
+        let setup = Setup {
+            filling: true,
+            ..Setup::ONE
+        };
+        let peer = (self.open)(folder, setup)?;
+        let flush = |ops: &mut Vec<Op>| -> Result<(), Failure> {
+            let replies = peer.lot(ops)?;
+            ops.clear();
+            match replies.iter().find(|reply| **reply != Reply::Done) {
+                Some(other) => Err(format!("{} did not take the filling, {other:?}", self.name).into()),
+                None => Ok(()),
+            }
+        };
         let mut ops = Vec::new();
         let mut bytes = 0;
-        for number in 0..load.filling() {
-            let op = load.fill_op(number);
+        for op in load.filling() {
             bytes += FILL_OP_BYTES + op.value_bytes();
             ops.push(op);
-            if bytes >= FILL_BYTES || number + 1 == load.filling() {
-                if let Some(other) = peer.lot(&ops)?.iter().find(|reply| **reply != Reply::Done) {
-                    return Err(format!("{} did not take the filling, {other:?}", self.name).into());
-                }
-                (ops, bytes) = (Vec::new(), 0);
+            if bytes >= self.lot_bytes {
+                flush(&mut ops)?;
+                bytes = 0;
             }
         }
+        flush(&mut ops)?;
         peer.settle()
     }
 }

@@ -83,8 +83,11 @@ impl Plan {
 
     /// For people.
     pub fn title(&self) -> String {
-        let mut text = format!("{} threads", self.threads);
-        for load in &self.loads {
+        let mut text = match self.threads {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        };
+        if let Some(load) = self.loads.first() {
             text += &format!(", values of {} B", load.value_bytes);
         }
         if !self.slow_sync.is_zero() {
@@ -175,9 +178,11 @@ fn without_floor(plan: Plan) -> Plan {
 fn hot() -> Vec<Plan> {
     let mut plans = threads(&[1, 8, 64], |threads| Plan::new(Work::Hot, RECORDS, threads));
     // With 4 KiB a store of as many records would be mostly the copying of it.
-    let mut wide = Plan::new(Work::Hot, RECORDS / 5, 8);
-    wide.loads[0].value_bytes = 4096;
-    plans.push(wide);
+    plans.extend(threads(&[1, 8], |threads| {
+        let mut plan = Plan::new(Work::Hot, RECORDS / 5, threads);
+        plan.loads[0].value_bytes = 4096;
+        plan
+    }));
     plans.extend(threads(&[1, 8], |threads| Plan {
         slow_sync: Duration::from_millis(2),
         peers: |subject| subject.durability == crate::peer::Durability::Sync,

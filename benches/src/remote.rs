@@ -56,6 +56,7 @@ impl Task {
             setup: Setup {
                 threads: usize::try_from(number("threads")?)?,
                 floor_bytes: usize::try_from(number("floor_bytes")?)?,
+                filling: false,
             },
             slow_sync: Duration::from_micros(number("slow_sync_us")?),
             folder: value["folder"].as_str().ok_or("no folder in the task")?.into(),

@@ -185,7 +185,7 @@ impl Target {
                 (text, best(group).and_then(tail), ours.and_then(tail))
             }
             Goal::WrittenShare(group, share) => {
-                let written = |line: Option<&Line>| median(line?.written);
+                let written = |line: Option<&Line>| line?.mean.written;
                 let found = written(ours)
                     .zip(written(best(group)))
                     .map(|(ours, theirs)| ours / theirs);

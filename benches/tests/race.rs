@@ -1,104 +1,275 @@
 //! The race itself: who does less is found out, and who does all of it passes.
 
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sprag_benches::load::{Contents, Load, Step};
+use sprag_benches::contents::Contents;
+use sprag_benches::entrant::Entrant;
+use sprag_benches::group::Grouped;
+use sprag_benches::load::{Load, Work};
+use sprag_benches::op::{Ask, First, Op, Reply, See};
 use sprag_benches::peer::{Failure, Peer};
-use sprag_benches::race::{Entrant, Pace, Slice, race};
-use sprag_benches::report::{Goal, Heat, Spread, Target};
+use sprag_benches::peers::sprag::SYNC;
+use sprag_benches::race::{Contestant, Pace, race};
 
-const RECORDS: u64 = 100_000;
+/// More than one slice writes, so that a thread that is held up is not overtaken by a lap.
+const RECORDS: u64 = 50_000;
 
 /// What a peer leaves out.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lazy {
     Nothing,
-    EveryHundredthKey,
+    EveryThirdKey,
     TheLastValue,
+    EveryThirdMove,
+    EveryThirdCount,
+    TheStoredResult,
+    TheLastOfAScan,
+    TheRightRecord,
 }
 
 /// Keeps everything in memory, except what it is too lazy for.
 struct Paper {
-    name: &'static str,
     lazy: Lazy,
-    steps: Mutex<Vec<Step>>,
+    pages: Mutex<Pages>,
+}
+
+#[derive(Default)]
+struct Pages {
+    done: u64,
+    records: BTreeMap<u64, (u64, String)>,
+    orders: BTreeMap<u64, (u64, u64, String)>,
+    keys: HashMap<[u8; 16], u64>,
+    extras: HashMap<u64, String>,
+    counter: Option<u64>,
+}
+
+impl Pages {
+    fn put_if(&mut self, id: u64, version: u64, value: &str, lazy: Lazy) -> Reply {
+        match self.records.get_mut(&id) {
+            Some(record) if record.0 == version => {
+                record.0 += 1;
+                if lazy != Lazy::TheLastValue {
+                    value.clone_into(&mut record.1);
+                }
+                Reply::Done
+            }
+            _ => Reply::Conflict,
+        }
+    }
+
+    fn apply(&mut self, op: &Op, lazy: Lazy) -> Reply {
+        self.done += 1;
+        let third = self.done.is_multiple_of(3);
+        match op {
+            Op::Commit(step) => {
+                if let Some(result) = self.keys.get(&step.key) {
+                    return Reply::Repeat(if lazy == Lazy::TheStoredResult { 0 } else { *result });
+                }
+                let reply = self.put_if(step.record, step.version, &step.value, lazy);
+                if reply == Reply::Done {
+                    self.extras.insert(step.extra, step.extra_value.clone());
+                    if !(third && lazy == Lazy::EveryThirdKey) {
+                        self.keys.insert(step.key, step.extra);
+                    }
+                }
+                return reply;
+            }
+            Op::PutIf(step) => return self.put_if(step.record, step.version, &step.value, lazy),
+            Op::Move(to_move) => match self.orders.get_mut(&to_move.record) {
+                Some(order) if order.1 == to_move.from => {
+                    if !(third && lazy == Lazy::EveryThirdMove) {
+                        (order.0, order.1) = (order.0 + 1, to_move.to);
+                    }
+                }
+                _ => return Reply::Conflict,
+            },
+            Op::Count if third && lazy == Lazy::EveryThirdCount => {}
+            Op::Count => self.counter = self.counter.map(|count| count + 1),
+            Op::First(First::Record(id, value)) => {
+                self.records.insert(*id, (1, value.clone()));
+            }
+            Op::First(First::Order(id, value)) => {
+                self.orders.insert(*id, (1, 0, value.clone()));
+            }
+            Op::First(First::Counter(_)) => self.counter = Some(0),
+            Op::First(First::Key(key)) => {
+                self.keys.insert(*key, 0);
+            }
+        }
+        Reply::Done
+    }
 }
 
 impl Peer for Paper {
-    fn name(&self) -> &str {
-        self.name
+    fn write(&self, _thread: usize, op: Op) -> Result<Reply, Failure> {
+        std::thread::yield_now();
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(pages.apply(&op, self.lazy))
     }
 
-    fn commit(&self, _thread: usize, step: &Step) -> Result<(), Failure> {
-        std::thread::yield_now();
-        let step = Step {
-            value: step.value.clone(),
-            extra_value: step.extra_value.clone(),
-            ..*step
+    fn lot(&self, ops: &[Op]) -> Result<Vec<Reply>, Failure> {
+        ops.iter().map(|op| self.write(0, op.clone())).collect()
+    }
+
+    fn read(&self, _thread: usize, ask: &Ask, see: See<'_>) -> Result<(), Failure> {
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut show = |id: u64| {
+            let taken = match self.lazy {
+                Lazy::TheRightRecord => 0,
+                _ => id,
+            };
+            if let Some((version, value)) = pages.records.get(&taken) {
+                see(id, *version, value);
+            }
         };
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+        match ask {
+            Ask::Get(id) => show(*id),
+            Ask::Gets(ids) => ids.iter().copied().for_each(show),
+            Ask::Scan { from, count } => {
+                let short = u64::from(self.lazy == Lazy::TheLastOfAScan);
+                (*from..from + count - short).for_each(show);
+            }
+        }
         Ok(())
     }
 
     fn contents(&self) -> Result<Option<Contents>, Failure> {
-        let mut records: Vec<(u64, String)> = (0..RECORDS).map(|id| (1, Load::first_value(id))).collect();
+        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let mut contents = Contents::default();
-        for step in self.steps.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let record = &mut records[step.record as usize];
-            assert_eq!(record.0, step.version, "a step expects a version that is not there");
-            record.0 += 1;
-            if self.lazy != Lazy::TheLastValue {
-                record.1.clone_from(&step.value);
-            }
-            if self.lazy != Lazy::EveryHundredthKey || step.extra % 100 != 99 {
-                contents.add_key(&step.key);
-            }
-            contents.add_extra(step.extra, &step.extra_value);
+        for (id, (version, value)) in &pages.records {
+            contents.add_record(*id, *version, value);
         }
-        for (id, (version, value)) in (0..).zip(&records) {
-            contents.add_record(id, *version, value);
+        for (id, (version, state, value)) in &pages.orders {
+            contents.add_order(*id, *version, *state, value);
+        }
+        pages.keys.keys().for_each(|key| contents.add_key(key));
+        for (id, value) in &pages.extras {
+            contents.add_extra(*id, value);
+        }
+        if let Some(count) = pages.counter {
+            contents.add_counter(0, count);
         }
         Ok(Some(contents))
     }
 }
 
-fn ran(name: &'static str, lazy: Lazy, threads: usize) -> (Vec<Entrant>, Result<(), Failure>) {
-    let paper = Paper {
-        name,
+fn load(work: Work) -> Load {
+    Load {
+        work,
+        keys: if work == Work::Hot { 30 } else { 0 },
+        done: if work == Work::Duplicate { 500 } else { 0 },
+        ..Load::new(if work == Work::Count { 1 } else { RECORDS })
+    }
+}
+
+fn paper(lazy: Lazy, load: &Load) -> Paper {
+    let mut pages = Pages::default();
+    for op in load.filling() {
+        assert_eq!(pages.apply(&op, Lazy::Nothing), Reply::Done);
+    }
+    Paper {
         lazy,
-        steps: Mutex::default(),
-    };
-    let mut entrants = vec![Entrant::new(Box::new(paper), std::path::Path::new("."))];
+        pages: Mutex::new(pages),
+    }
+}
+
+/// Races one peer alone and says how many slices it ran.
+fn ran(peer: Box<dyn Peer>, load: Load, threads: usize) -> Result<usize, String> {
+    let entrant = Entrant::new(peer, Path::new("."), load);
+    let mut contestants = [Contestant::new(SYNC, load, Box::new(entrant))];
     let pace = Pace {
+        threads,
         rounds: 3,
         slice: Duration::from_millis(20),
         patience: Duration::ZERO,
     };
-    let outcome = race(&mut entrants, &Load::new(RECORDS), threads, pace);
-    (entrants, outcome)
+    let outcome = race(&mut contestants, None, pace);
+    outcome.map_err(|failure| failure.to_string())?;
+    Ok(contestants[0].slices.len())
 }
+
+const WORKS: [Work; 8] = [
+    Work::Hot,
+    Work::Duplicate,
+    Work::PutIf,
+    Work::Transition,
+    Work::Get,
+    Work::GetInRead,
+    Work::Scan,
+    Work::Count,
+];
 
 #[test]
 fn a_peer_that_does_all_of_it_passes_at_any_number_of_threads() {
-    for threads in [1, 8] {
-        let (entrants, outcome) = ran("all", Lazy::Nothing, threads);
-        assert!(outcome.is_ok(), "{outcome:?}");
-        assert_eq!(entrants[0].slices.len(), 3);
+    for work in WORKS {
+        for threads in [1, 8] {
+            let load = load(work);
+            let outcome = ran(Box::new(paper(Lazy::Nothing, &load)), load, threads);
+            assert_eq!(outcome, Ok(3), "{work:?}, threads={threads}");
+        }
     }
 }
 
 #[test]
-fn a_peer_that_leaves_out_a_key_or_a_value_is_found_out() {
-    for lazy in [Lazy::EveryHundredthKey, Lazy::TheLastValue] {
-        let (_, outcome) = ran("lazy", lazy, 1);
-        let text = outcome.map_err(|failure| failure.to_string());
+fn a_peer_that_does_less_is_found_out_in_every_workload() {
+    let lazies = [
+        (Work::Hot, Lazy::EveryThirdKey, "does not hold what it was given"),
+        (Work::Hot, Lazy::TheLastValue, "does not hold what it was given"),
+        (Work::Duplicate, Lazy::TheStoredResult, "answered something else"),
+        (Work::PutIf, Lazy::TheLastValue, "does not hold what it was given"),
+        (Work::Transition, Lazy::EveryThirdMove, ""),
+        (Work::Count, Lazy::EveryThirdCount, "does not hold what it was given"),
+        (Work::Get, Lazy::TheRightRecord, "read something else"),
+        (Work::GetInRead, Lazy::TheRightRecord, "read something else"),
+        (Work::Scan, Lazy::TheLastOfAScan, "read something else"),
+    ];
+    for (work, lazy, complaint) in lazies {
+        let load = load(work);
+        let outcome = ran(Box::new(paper(lazy, &load)), load, 1);
         assert!(
-            text.as_ref()
-                .is_err_and(|text| text.contains("does not hold what it was given")),
-            "{text:?}"
+            outcome.as_ref().is_err_and(|text| text.contains(complaint)),
+            "{work:?}, {lazy:?}, {outcome:?}"
         );
     }
+}
+
+#[test]
+fn a_group_gives_everybody_the_reply_to_its_own_operation() {
+    for work in [Work::Hot, Work::Duplicate, Work::Count] {
+        let load = load(work);
+        let grouped = Grouped::new(Box::new(paper(Lazy::Nothing, &load)));
+        assert_eq!(ran(Box::new(grouped), load, 8), Ok(3), "{work:?}");
+    }
+    // The replies of duplicates differ from each other, so one that goes to somebody else is seen.
+    let load = load(Work::Duplicate);
+    let grouped = Grouped::new(Box::new(paper(Lazy::TheStoredResult, &load)));
+    let outcome = ran(Box::new(grouped), load, 8);
+    assert!(outcome.is_err_and(|text| text.contains("answered something else")));
+}
+
+#[test]
+fn a_group_tells_all_its_members_that_the_engine_failed() {
+    let load = load(Work::Hot);
+    struct Broken;
+    impl Peer for Broken {
+        fn write(&self, _thread: usize, _op: Op) -> Result<Reply, Failure> {
+            Err("no disk".into())
+        }
+        fn lot(&self, _ops: &[Op]) -> Result<Vec<Reply>, Failure> {
+            Err("no disk".into())
+        }
+        fn read(&self, _thread: usize, _ask: &Ask, _see: See<'_>) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn contents(&self) -> Result<Option<Contents>, Failure> {
+            Ok(None)
+        }
+    }
+    let outcome = ran(Box::new(Grouped::new(Box::new(Broken))), load, 8);
+    assert_eq!(outcome, Err("sprag: no disk".to_owned()));
 }
 
 #[test]
@@ -109,96 +280,15 @@ fn the_expected_versions_follow_the_steps_over_several_laps() {
     assert_eq!(expected.records, RECORDS);
     assert_eq!(expected.versions, RECORDS + steps);
     assert_eq!((expected.keys, expected.extras), (steps, steps));
+    assert!(expected.whole());
     assert_eq!(load.step(steps).version, 3);
     assert_eq!(load.step(17).record, load.step(RECORDS + 17).record);
 }
 
 #[test]
-fn a_heat_without_a_yardstick_is_refused() {
-    let (entrants, _) = ran("floor of paper", Lazy::Nothing, 1);
-    let refused = Heat::of(1, &entrants)
-        .map(|_| ())
-        .map_err(|failure| failure.to_string());
-    assert_eq!(refused, Err("nobody raced as sqlite".to_owned()));
-}
-
-#[test]
-fn a_spread_is_the_middle_and_both_ends() {
-    let spread = Spread::of([5.0, 1.0, 9.0]).map(|spread| (spread.median, spread.min, spread.max));
-    assert_eq!(spread, Some((5.0, 1.0, 9.0)));
-    assert!(Spread::of([]).is_none());
-}
-
-#[test]
-fn a_target_that_nobody_ran_for_is_not_met() {
-    let target = Target {
-        threads: 8,
-        goal: Goal::OfFloor(2.0),
-    };
-    let verdict = target.judge(&[], "sprag");
-    assert_eq!(verdict.met, None);
-    assert_eq!(verdict.text(), " 8 threads, 2.00 of floor or better: - not measured");
-}
-
-#[test]
-fn a_ratio_is_taken_within_a_round_and_judged_by_its_median() -> Result<(), Failure> {
-    let paper = |name, rates: [f64; 3]| {
-        let steps = Mutex::default();
-        let lazy = Lazy::Nothing;
-        let mut entrant = Entrant::new(Box::new(Paper { name, lazy, steps }), std::path::Path::new("."));
-        entrant.slices = rates.map(slice).to_vec();
-        entrant
-    };
-    // The machine slows down from round to round; of the two floors the second is faster by median.
-    let entrants = [
-        paper("floor one", [900.0, 90.0, 9.0]),
-        paper("floor two", [1000.0, 100.0, 10.0]),
-        paper("sqlite", [500.0, 50.0, 5.0]),
-        paper("sprag", [1900.0, 200.0, 30.0]),
-    ];
-    let heat = Heat::of(8, &entrants)?;
-    let goal = |goal| Target { threads: 8, goal }.judge(std::slice::from_ref(&heat), "sprag");
-    let spread = goal(Goal::OfFloor(2.0))
-        .found
-        .map(|spread| (spread.median, spread.min, spread.max));
-    assert_eq!(spread, Some((2.0, 1.9, 3.0)));
-    assert_eq!(goal(Goal::OfFloor(2.0)).met, Some(true));
-    assert_eq!(goal(Goal::OfFloor(2.01)).met, Some(false));
-    assert_eq!(goal(Goal::OfSqlite(4.0)).met, Some(true));
-    assert_eq!(goal(Goal::OfSqlite(4.01)).met, Some(false));
-    assert_eq!(goal(Goal::LogBytesBelow(351.0)).met, Some(true));
-    assert_eq!(goal(Goal::LogBytesBelow(350.0)).met, Some(false));
-    Ok(())
-}
-
-#[test]
-fn ratios_from_a_busy_machine_are_shown_and_not_judged() -> Result<(), Failure> {
-    let paper = |name| {
-        let (steps, lazy) = (Mutex::default(), Lazy::Nothing);
-        let mut entrant = Entrant::new(Box::new(Paper { name, lazy, steps }), std::path::Path::new("."));
-        let others = Some(0.5);
-        entrant.slices = vec![Slice { others, ..slice(10.0) }];
-        entrant
-    };
-    let heat = Heat::of(8, &["floor", "sqlite", "sprag"].map(paper))?;
-    let verdict = |goal| Target { threads: 8, goal }.judge(std::slice::from_ref(&heat), "sprag");
-    let ratio = verdict(Goal::OfFloor(0.5));
-    assert_eq!((ratio.met, ratio.found.map(|spread| spread.median)), (None, Some(1.0)));
-    assert!(
-        ratio.text().ends_with("not judged, the machine was busy"),
-        "{}",
-        ratio.text()
-    );
-    assert_eq!(verdict(Goal::LogBytesBelow(400.0)).met, Some(true));
-    Ok(())
-}
-
-fn slice(rate: f64) -> Slice {
-    Slice {
-        rate,
-        settled_rate: rate,
-        handed: Some(350.0),
-        device: None,
-        others: None,
+fn a_load_comes_back_from_its_json() -> Result<(), Failure> {
+    for work in WORKS {
+        assert_eq!(Load::from_json(&load(work).json())?, load(work));
     }
+    Ok(())
 }

@@ -10,7 +10,7 @@ use ::fjall::{
 
 use super::kv::{Engine, KvPeer, Reading, SPACES, Space, Writing};
 use crate::group::Grouped;
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 /// fjall, a sync per commit.
 pub const SUBJECT: Subject = Subject {
@@ -18,6 +18,7 @@ pub const SUBJECT: Subject = Subject {
     group: "fjall",
     durability: Durability::Sync,
     files: "fjall",
+    lot_bytes: LOT_BYTES,
     open,
 };
 
@@ -27,6 +28,7 @@ pub const GROUPED: Subject = Subject {
     group: "fjall grouped",
     durability: Durability::Sync,
     files: "fjall",
+    lot_bytes: LOT_BYTES,
     open: |folder, setup| Grouped::open(open, folder, setup),
 };
 
@@ -38,9 +40,9 @@ struct Fjall {
     spaces: Vec<SingleWriterTxKeyspace>,
 }
 
-fn open(folder: &Path, _setup: Setup) -> Result<Box<dyn Peer>, Failure> {
+fn open(folder: &Path, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
     let database = SingleWriterTxDatabase::builder(folder.join("fjall"))
-        .cache_size(super::CACHE_BYTES as u64)
+        .cache_size(super::cache_bytes(setup) as u64)
         .open()?;
     let spaces: Result<_, _> = SPACES
         .iter()

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::contents::Contents;
 use crate::op::{Ask, Op, Reply, See};
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 /// Write and `fdatasync`.
 pub const FDATASYNC: Subject = Subject {
@@ -20,6 +20,7 @@ pub const FDATASYNC: Subject = Subject {
     group: "floor",
     durability: Durability::Sync,
     files: "floor, pwrite + fdatasync",
+    lot_bytes: LOT_BYTES,
     open: |folder, setup| Ok(Box::new(Floor::new(folder, Way::Fdatasync, setup)?)),
 };
 

@@ -1,4 +1,5 @@
-//! LMDB through heed, durable as it is by default. It has no cache of its own: pages are the kernel's.
+//! LMDB through heed, durable as it is by default. It writes by calls, as the others do, and reads through a map: it has no
+//! cache of its own, and pages of the kernel's that it looked at count as memory of its process.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -7,7 +8,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, RoTxn, RwTxn};
 
 use super::kv::{Engine, KvPeer, Reading, SPACES, Space, Writing};
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 /// LMDB.
 pub const SUBJECT: Subject = Subject {
@@ -15,6 +16,7 @@ pub const SUBJECT: Subject = Subject {
     group: "lmdb",
     durability: Durability::Sync,
     files: "lmdb",
+    lot_bytes: LOT_BYTES,
     open,
 };
 

@@ -1,6 +1,6 @@
 //! Those who take part, each as a careful user would set it up.
 
-use crate::peer::Subject;
+use crate::peer::{Setup, Subject};
 
 pub mod fjall;
 pub mod floor;
@@ -36,5 +36,7 @@ pub const NOT_MEASURED: [(&str, &str); 1] = [(
     "0.14 binds libsqlite3-sys 0.38 and rusqlite 0.43 binds 0.40, and a program can link one of them only",
 )];
 
-/// What each may keep in memory of its file, where it can be told.
-const CACHE_BYTES: usize = 16 << 20;
+/// What each may keep in memory of its file, where it can be told: the same for all, but for a filling.
+fn cache_bytes(setup: Setup) -> usize {
+    if setup.filling { 1 << 30 } else { 16 << 20 }
+}

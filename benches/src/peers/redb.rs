@@ -5,7 +5,7 @@ use std::path::Path;
 use ::redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use super::kv::{Engine, KvPeer, Reading, SPACES, Space, Writing};
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 /// redb with its defaults and the cache that all have.
 pub const SUBJECT: Subject = Subject {
@@ -13,6 +13,7 @@ pub const SUBJECT: Subject = Subject {
     group: "redb",
     durability: Durability::Sync,
     files: "redb",
+    lot_bytes: LOT_BYTES,
     open,
 };
 
@@ -20,9 +21,9 @@ type Bytes = &'static [u8];
 
 struct Redb(Database);
 
-fn open(folder: &Path, _setup: Setup) -> Result<Box<dyn Peer>, Failure> {
+fn open(folder: &Path, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
     let database = Database::builder()
-        .set_cache_size(super::CACHE_BYTES)
+        .set_cache_size(super::cache_bytes(setup))
         .create(folder.join("store.redb"))?;
     // A table must be there before it is read.
     let tx = database.begin_write()?;

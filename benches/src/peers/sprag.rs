@@ -8,7 +8,7 @@ use ::sprag::{Condition, Keep, Keys, Level, Once, OnceKey, Options, Store, Table
 use crate::contents::Contents;
 use crate::load::{KEEP_DAYS, SCOPE};
 use crate::op::{Ask, First, Op, Reply, See, Step};
-use crate::peer::{Durability, Failure, Peer, Subject};
+use crate::peer::{Durability, Failure, Peer, Setup, Subject};
 
 ::sprag::machine! {
     /// The states of an order, over and over.
@@ -29,6 +29,8 @@ const EXTRAS: Table<u64, String> = Table::new("extras");
 const ORDERS: Table<u64, String, OrderState> = Table::new("orders");
 const COUNTERS: Table<u64, u64> = Table::new("counters");
 const STATES: [OrderState; 3] = [OrderState::New, OrderState::Packed, OrderState::Shipped];
+/// Well below what one commit may hold.
+const LOT_BYTES: usize = 400_000;
 const FILE: &str = "store.sprag";
 /// A checkpoint that takes longer than this hangs.
 const SETTLE_MAX: Duration = Duration::from_secs(120);
@@ -39,7 +41,8 @@ pub const SYNC: Subject = Subject {
     group: "sprag",
     durability: Durability::Sync,
     files: "sprag",
-    open: |folder, _| Sprag::open(folder, Level::Sync),
+    lot_bytes: LOT_BYTES,
+    open: |folder, setup| Sprag::open(folder, Level::Sync, setup),
 };
 
 /// Sprag that answers before the sync.
@@ -48,7 +51,8 @@ pub const BUFFERED: Subject = Subject {
     group: "sprag",
     durability: Durability::Buffered,
     files: "sprag",
-    open: |folder, _| Sprag::open(folder, Level::Buffered),
+    lot_bytes: LOT_BYTES,
+    open: |folder, setup| Sprag::open(folder, Level::Buffered, setup),
 };
 
 /// An open store.
@@ -58,10 +62,11 @@ struct Sprag {
 }
 
 impl Sprag {
-    fn open(folder: &Path, level: Level) -> Result<Box<dyn Peer>, Failure> {
+    fn open(folder: &Path, level: Level, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
+        let level = if setup.filling { Level::Buffered } else { level };
         let store = Options::new()
             .level(level)
-            .cache_bytes(super::CACHE_BYTES)
+            .cache_bytes(super::cache_bytes(setup))
             .open_or_create(folder.join(FILE))?;
         Ok(Box::new(Sprag { store }))
     }

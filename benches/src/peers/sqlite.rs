@@ -14,7 +14,7 @@ use crate::contents::Contents;
 use crate::group::Grouped as Group;
 use crate::load::{KEEP_DAYS, SCOPE};
 use crate::op::{Ask, First, Op, Reply, See};
-use crate::peer::{Durability, Failure, Peer, Setup, Subject};
+use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 const FILE: &str = "sqlite.db";
 /// Bytes of the log at which SQLite moves it into the database: 1,000 frames of a page and its header.
@@ -62,6 +62,7 @@ pub const ONE_CONNECTION: Subject = Subject {
     group: "sqlite",
     durability: Durability::Sync,
     files: "sqlite",
+    lot_bytes: LOT_BYTES,
     open: |folder, setup| Sqlite::open(folder, Sharing::OneConnection, "FULL", setup),
 };
 
@@ -95,7 +96,7 @@ impl Sqlite {
             Sharing::ConnectionEach => setup.threads,
         };
         let connections: Result<Vec<_>, Failure> = (0..count)
-            .map(|_| Ok(Mutex::new(connect(folder, synchronous)?)))
+            .map(|_| Ok(Mutex::new(connect(folder, synchronous, setup)?)))
             .collect();
         let database = Sqlite {
             connections: connections?,
@@ -259,7 +260,7 @@ fn select(connection: &Connection, sql: &str, values: impl rusqlite::Params, see
     Ok(())
 }
 
-fn connect(folder: &Path, synchronous: &str) -> Result<Connection, Failure> {
+fn connect(folder: &Path, synchronous: &str, setup: Setup) -> Result<Connection, Failure> {
     let connection = Connection::open(folder.join(FILE))?;
     // The default keeps 16, and there are a few more.
     connection.set_prepared_statement_cache_capacity(32);
@@ -268,8 +269,9 @@ fn connect(folder: &Path, synchronous: &str) -> Result<Connection, Failure> {
     if mode != "wal" {
         return Err(format!("no write-ahead log, mode={mode}").into());
     }
+    let synchronous = if setup.filling { "OFF" } else { synchronous };
     connection.pragma_update(None, "synchronous", synchronous)?;
     // In KiB when negative.
-    connection.pragma_update(None, "cache_size", -((super::CACHE_BYTES / 1024) as i64))?;
+    connection.pragma_update(None, "cache_size", -((super::cache_bytes(setup) / 1024) as i64))?;
     Ok(connection)
 }
