@@ -4,13 +4,14 @@
 //! thread: the work is done by a [`GroupEnv`] on the thread of whoever leads. Refuses to guess: a sequence that was
 //! handed over and not made durable is in doubt until a later hand-over succeeds.
 //!
-//! A round is one hand-over. Others stage while it runs; what they staged is the next round, taken as a whole. If a
+//! A round is one hand-over. Others stage while it runs; what they staged is the next round, taken as a whole, for which its
+//! leader may have waited a moment for further members (`gather`, which decides about speed and nothing else). If a
 //! round fails, what was not yet handed over is dropped together with its epoch, and its sequences are given again: a
 //! ticket therefore names its epoch, and its sequence means nothing without it.
 //!
 //! Invariants, whenever the state is unlocked
 //! - `durable <= handed <= staged`, and the lot holds exactly the sequences above `handed`; it is there if any is.
-//! - At most one thread is inside `GroupEnv::hand_over`, and `leading` says whether one is.
+//! - At most one thread is inside `GroupEnv::hand_over` or gathers for it, and `leading` says whether one is.
 //! - Nobody leading and no doubt: `handed == durable`. In doubt: nothing is pending, and only [`Group::begin`] leads.
 //! - Every wait ends, also if the environment fails or panics, and says `Ok` only of what is durable. Who waits for another
 //!   thread's round is told after a while that its outcome is not known, and leaves; whoever leads is bound to its round.
@@ -26,8 +27,11 @@ use crate::limits;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, wait_at_most};
 
+pub(crate) mod gather;
 #[cfg(all(test, loom))]
 mod models;
+
+use gather::Gather;
 
 /// What makes a lot durable. Called by one leader at a time, never under the lock of the group.
 pub(crate) trait GroupEnv: Send + Sync {
@@ -40,6 +44,9 @@ pub(crate) trait GroupEnv: Send + Sync {
     /// `Ok` means that all of it is durable and already published. An error, or a panic, leaves what was handed over
     /// with the environment.
     fn hand_over(&self, lot: Option<Self::Lot>) -> Result<(), Error>;
+
+    /// Time since some moment, by which the group sees how long a hand-over takes.
+    fn elapsed(&self) -> Duration;
 }
 
 /// Stage order, leader, members and outcomes over one environment.
@@ -51,6 +58,8 @@ pub(crate) struct Group<E: GroupEnv> {
     /// Who waits for round n sleeps on `turns[n % 2]`. Two are enough: when round n ends all its sleepers are woken,
     /// so that only those of round n + 1 still sleep when somebody can first wait for round n + 2.
     turns: [Condvar; 2],
+    /// A leader that waits for members sleeps here.
+    gathered: Condvar,
     /// How long somebody waits for a round that another thread runs.
     patience: Duration,
 }
@@ -97,8 +106,11 @@ struct State<L> {
     durable: u64,
     /// The round that runs, or ran last; the lot becomes the one after it.
     round: u64,
-    /// A thread is inside `hand_over`.
+    /// A thread is inside `hand_over`, or gathers members before that.
     leading: bool,
+    /// A leader waits until so many are pending; what is staged is of its round.
+    gathering: Option<u64>,
+    gather: Gather,
     /// Why the sequences above `durable` and up to `handed` are in doubt.
     doubt: Option<Error>,
 }
@@ -106,10 +118,11 @@ struct State<L> {
 impl<E: GroupEnv> Group<E> {
     /// A group that goes on after `durable`, with nothing staged.
     pub(crate) fn new(env: E, durable: u64) -> Group<E> {
-        Group::with_patience(env, durable, Duration::from_millis(limits::MEMBER_WAIT_MS_MAX))
+        let patience = Duration::from_millis(limits::MEMBER_WAIT_MS_MAX);
+        Group::with(env, durable, patience, Gather::default())
     }
 
-    fn with_patience(env: E, durable: u64, patience: Duration) -> Group<E> {
+    fn with(env: E, durable: u64, patience: Duration, gather: Gather) -> Group<E> {
         let state = State {
             epoch: Arc::new(Epoch::new()),
             pending: None,
@@ -118,6 +131,8 @@ impl<E: GroupEnv> Group<E> {
             durable,
             round: 0,
             leading: false,
+            gathering: None,
+            gather,
             doubt: None,
         };
         Group {
@@ -125,6 +140,7 @@ impl<E: GroupEnv> Group<E> {
             state: Mutex::new(state),
             durable: AtomicU64::new(durable),
             turns: [Condvar::new(), Condvar::new()],
+            gathered: Condvar::new(),
             patience,
         }
     }
@@ -185,6 +201,9 @@ impl<E: GroupEnv> Group<E> {
         };
         fill(state.pending.get_or_insert_default());
         state.staged = next;
+        if state.gathering == Some(state.pending_count()) {
+            self.gathered.notify_one();
+        }
         Ok(state.latest())
     }
 
@@ -218,19 +237,42 @@ impl<E: GroupEnv> Group<E> {
         }
     }
 
-    /// Runs one round: takes the whole lot, hands it over without the lock, and settles what came of it.
+    /// Waits for members that are expected back soon, with the lock released. What they stage is of this leader's round; a
+    /// wait that ends early, or in vain, costs nothing but time.
+    fn gather(&self, state: &mut MutexGuard<'_, State<E::Lot>>) {
+        let before = state.pending_count();
+        let Some(window) = state.gather.window(before) else {
+            return;
+        };
+        state.gathering = Some(window.until);
+        wait_at_most(&self.gathered, state, window.at_most);
+        state.gathering = None;
+        let staged = state.pending_count();
+        state.gather.waited(window, before, staged);
+    }
+
+    /// Runs one round: takes the whole lot, hands it over without the lock, and settles what came of it. Healing gathers
+    /// nobody: its caller holds the writer lock.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State<E::Lot>>) -> MutexGuard<'a, State<E::Lot>> {
         state.leading = true;
+        if state.doubt.is_none() {
+            self.gather(&mut state);
+        }
         state.round += 1;
+        let members = state.pending_count();
         state.handed = state.staged;
         let lot = state.pending.take();
         drop(state);
+        let begun = self.env.elapsed();
         let (result, panic) = match catch_unwind(AssertUnwindSafe(|| self.hand_over(lot))) {
             Ok(result) => (result, None),
             Err(panic) => (Err(panicked()), Some(panic)),
         };
+        let length = self.env.elapsed().saturating_sub(begun);
         let mut state = self.state.lock();
         state.settle(result);
+        let waiting = state.pending_count();
+        state.gather.ended(members, waiting, length);
         self.durable.store(state.durable, Ordering::Release);
         self.wake(&state);
         if let Some(panic) = panic {
@@ -279,6 +321,11 @@ impl<L> State<L> {
         }
     }
 
+    /// How many sequences the lot holds.
+    fn pending_count(&self) -> u64 {
+        self.staged - self.handed
+    }
+
     /// The outcome of a ticket, once there is one.
     fn outcome(&self, ticket: &Ticket) -> Option<Result<(), Error>> {
         if let Some(cause) = ticket.epoch.dropped(ticket.seq) {
@@ -293,7 +340,8 @@ impl<L> State<L> {
         }
     }
 
-    /// The round that decides a sequence that has no outcome yet, while a round runs.
+    /// The round that decides a sequence that has no outcome yet, while somebody leads. One that is being gathered counts as
+    /// the next one.
     fn round_of(&self, seq: u64) -> u64 {
         if seq <= self.handed { self.round } else { self.round + 1 }
     }

@@ -80,6 +80,7 @@ pub mod internals {
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::disk::create::patiently;
+    pub use crate::engine::{Gather, Window};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,

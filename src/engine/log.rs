@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::memory::Memory;
 use super::shared::Shared;
 use super::watched::Watched;
+use crate::clock::{Clock, SystemClock};
 use crate::codec::superblock::SUPERBLOCK_BYTES;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
@@ -117,6 +119,8 @@ pub(crate) struct LogEnv {
     syncing: Mutex<()>,
     /// Highest sequence that survives power loss; at `Buffered` behind what callers are told.
     synced: AtomicU64,
+    /// Never the clock of the store, which a test may stop.
+    stopwatch: SystemClock,
     pub(crate) counters: Counters,
 }
 
@@ -168,6 +172,7 @@ impl LogEnv {
             handed: Mutex::new(handed),
             syncing: Mutex::new(()),
             synced,
+            stopwatch: SystemClock::new(),
             counters: Counters::default(),
         }
     }
@@ -267,6 +272,10 @@ impl GroupEnv for LogEnv {
         }
         self.shared.publish(&handed.mark);
         Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.stopwatch.sample().mono_ns)
     }
 }
 

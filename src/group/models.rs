@@ -6,91 +6,28 @@
 //!
 //! Here only: what no interleaving may break. Whether groups pay is for the benches.
 
+mod recorder;
+
 use std::error::Error as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use super::gather::Gather;
 use super::{Group, GroupEnv, Ticket};
 use crate::error::{Error, ErrorKind};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, spawn};
+use recorder::{Call, Recorder};
 
-/// What one call of the environment does; calls after the end of a script work.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Call {
-    Works,
-    Fails,
-    Panics,
-}
-
-/// An environment that remembers what it was given. Its data are outside the model, but for `published`.
-struct Recorder {
+/// What a model is about.
+#[derive(Clone, Copy, Default)]
+struct Scene {
     script: &'static [Call],
-    inside: AtomicBool,
-    /// Relaxed on purpose: whoever hears `Ok` must see it by what the group orders.
-    published: AtomicU64,
-    disk: std::sync::Mutex<Disk>,
-}
-
-#[derive(Clone, Default)]
-struct Disk {
-    calls: usize,
-    /// Handed over, in order: the value of sequence n is at n - 1.
-    log: Vec<u32>,
-    durable: usize,
-    largest_lot: usize,
-}
-
-impl Recorder {
-    fn new(script: &'static [Call]) -> Recorder {
-        Recorder {
-            script,
-            inside: AtomicBool::new(false),
-            published: AtomicU64::new(0),
-            disk: std::sync::Mutex::default(),
-        }
-    }
-
-    fn disk(&self) -> Disk {
-        self.disk.lock().expect("nobody panics while holding it").clone()
-    }
-
-    fn call(&self, lot: Option<Vec<u32>>) -> (Call, u64) {
-        let mut disk = self.disk.lock().expect("nobody panics while holding it");
-        let call = self.script.get(disk.calls).copied().unwrap_or(Call::Works);
-        disk.calls += 1;
-        if let Some(mut lot) = lot {
-            assert!(!lot.is_empty(), "an empty lot was handed over");
-            disk.largest_lot = disk.largest_lot.max(lot.len());
-            disk.log.append(&mut lot);
-        }
-        if call == Call::Works {
-            disk.durable = disk.log.len();
-        }
-        (call, disk.durable as u64)
-    }
-}
-
-impl GroupEnv for Recorder {
-    type Lot = Vec<u32>;
-
-    fn hand_over(&self, lot: Option<Vec<u32>>) -> Result<(), Error> {
-        assert!(!self.inside.swap(true, Ordering::SeqCst), "two leaders");
-        // Also the point where the model may switch while somebody is inside.
-        self.published.load(Ordering::Relaxed);
-        let (call, durable) = self.call(lot);
-        if call == Call::Works {
-            self.published.store(durable, Ordering::Relaxed);
-        }
-        assert!(self.inside.swap(false, Ordering::SeqCst), "two leaders");
-        match call {
-            Call::Works => Ok(()),
-            Call::Fails => Err(Error::new(ErrorKind::Full, "the script says so")),
-            // Without the hook, which would print in every execution.
-            Call::Panics => resume_unwind(Box::new("the script says so")),
-        }
-    }
+    /// A wait for another thread's round ends at once.
+    impatient: bool,
+    /// How many the first leader waits for, until they are there.
+    gathers: usize,
 }
 
 /// What the engine would be: the group, and under the writer lock what is staged.
@@ -123,9 +60,18 @@ enum Heard {
 }
 
 impl Writer {
-    fn new(script: &'static [Call], impatient: bool, reached: std::sync::Arc<Reached>) -> Arc<Writer> {
+    fn new(scene: Scene, reached: std::sync::Arc<Reached>) -> Arc<Writer> {
+        let Scene {
+            script,
+            impatient,
+            gathers,
+        } = scene;
         let patience = if impatient { Duration::ZERO } else { Duration::MAX };
-        let group = Group::with_patience(Recorder::new(script), 0, patience);
+        let mut gather = Gather::default();
+        for _ in 0..2 {
+            gather.ended(gathers as u64, 0, Duration::MAX);
+        }
+        let group = Group::with(Recorder::new(script, gathers), 0, patience, gather);
         let staged = Staged {
             last: group.latest(),
             values: Vec::new(),
@@ -327,12 +273,15 @@ fn four(
     part: fn(&Writer, u32) -> Heard,
     check: impl Fn(&[Heard]) + Send + Sync + 'static,
 ) -> std::sync::Arc<Reached> {
-    four_with(script, false, part, check)
+    let scene = Scene {
+        script,
+        ..Scene::default()
+    };
+    four_in(scene, part, check)
 }
 
-fn four_with(
-    script: &'static [Call],
-    impatient: bool,
+fn four_in(
+    scene: Scene,
     part: fn(&Writer, u32) -> Heard,
     check: impl Fn(&[Heard]) + Send + Sync + 'static,
 ) -> std::sync::Arc<Reached> {
@@ -341,7 +290,7 @@ fn four_with(
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(move || {
-        let writer = Writer::new(script, impatient, std::sync::Arc::clone(&all));
+        let writer = Writer::new(scene, std::sync::Arc::clone(&all));
         let threads: Vec<_> = (1..4)
             .map(|n| {
                 let writer = Arc::clone(&writer);
@@ -470,7 +419,11 @@ fn an_answer_that_saw_what_failed_hears_the_failure() {
 
 #[test]
 fn whoever_leaves_while_a_round_runs_is_missed_by_nobody() {
-    let reached = four_with(&[], true, commit, |heard| {
+    let mut scene = Scene {
+        impatient: true,
+        ..Scene::default()
+    };
+    let reached = four_in(scene, commit, |heard| {
         let told = |heard: &Heard| matches!(heard, Heard::Durable(_) | Heard::Late(_));
         assert_eq!(count(heard, told), 4, "{heard:?}");
     });
@@ -478,10 +431,53 @@ fn whoever_leaves_while_a_round_runs_is_missed_by_nobody() {
         ("left", &reached.late),
         ("durable afterwards", &reached.late_and_durable),
     ]);
-    let reached = four_with(&[Call::Fails, Call::Fails], true, commit, |_| {});
+    scene.script = &[Call::Fails, Call::Fails];
+    let reached = four_in(scene, commit, |_| {});
     expect(&[
         ("durable afterwards", &reached.late_and_durable),
         ("dropped afterwards", &reached.late_and_dropped),
         ("healed by the next", &reached.healed),
     ]);
+}
+
+/// The first leader waits for two or for three of the four.
+fn gathering(script: &'static [Call], impatient: bool, check: fn(&[Heard])) -> Vec<std::sync::Arc<Reached>> {
+    let scenes = [2, 3].map(|gathers| Scene {
+        script,
+        impatient,
+        gathers,
+    });
+    scenes.map(|scene| four_in(scene, commit, check)).into()
+}
+
+#[test]
+fn a_leader_that_waits_for_members_gets_them_and_strands_nobody() {
+    for reached in gathering(&[], false, all_durable) {
+        expect(&[("a group of two or more", &reached.grouped)]);
+    }
+}
+
+#[test]
+fn whoever_leaves_while_members_are_waited_for_is_missed_by_nobody() {
+    let told = |heard: &[Heard]| {
+        let told = |heard: &Heard| matches!(heard, Heard::Durable(_) | Heard::Late(_));
+        assert_eq!(count(heard, told), 4, "{heard:?}");
+    };
+    for reached in gathering(&[], true, told) {
+        expect(&[
+            ("left", &reached.late),
+            ("durable afterwards", &reached.late_and_durable),
+        ]);
+    }
+}
+
+#[test]
+fn a_round_that_was_waited_for_can_fail_like_any_other() {
+    for reached in gathering(&[Call::Fails, Call::Fails], false, |_| {}) {
+        expect(&[
+            ("in doubt", &reached.in_doubt),
+            ("dropped before it was handed over", &reached.dropped),
+            ("healed by the next", &reached.healed),
+        ]);
+    }
 }

@@ -24,6 +24,7 @@ mod disk;
 mod faults;
 mod furnished;
 mod fuzzed;
+mod gather;
 mod growth;
 mod guide;
 mod healing;
