@@ -57,7 +57,7 @@ impl Txn {
         self.view.get(key)
     }
 
-    pub(crate) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+    pub(crate) fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
         self.change(key.into(), Some(value.into()));
     }
 

@@ -13,7 +13,7 @@ mod moved;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::engine::{Now, Space};
+use crate::engine::{Bytes, Now, Space};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{ONCE_KEY_BYTES_MAX, SCOPE_BYTES_MAX};
 use crate::txn::Txn;
@@ -36,6 +36,8 @@ use decide::{Delivery, OnceVerdict, Remembering, decide_once, is_alive};
 pub struct OnceKey {
     scope: String,
     key: Vec<u8>,
+    /// The key under which the entry lies, made once and shared with whatever keeps it.
+    stored: Bytes,
     delivery: Delivery,
 }
 
@@ -47,9 +49,11 @@ impl OnceKey {
             fingerprint: None,
             issued_ns: None,
         };
+        let (scope, key) = (scope.into(), key.as_ref().to_vec());
         OnceKey {
-            scope: scope.into(),
-            key: key.as_ref().to_vec(),
+            stored: stored_key(&scope, &key).into(),
+            scope,
+            key,
             delivery,
         }
     }
@@ -108,8 +112,8 @@ impl OnceKey {
     }
 
     /// The key under which the entry lies.
-    pub(crate) fn stored_key(&self) -> Vec<u8> {
-        stored_key(&self.scope, &self.key)
+    pub(crate) fn stored_key(&self) -> &Bytes {
+        &self.stored
     }
 }
 
@@ -245,7 +249,7 @@ pub(crate) enum Met {
 /// # Errors
 /// `Mismatch` with what is remembered; `TooOld`; `Corrupt` if the entry is damaged.
 pub(crate) fn meet(txn: &Txn, key: &OnceKey) -> Result<Met> {
-    let remembered = read(txn, &key.stored_key())?;
+    let remembered = read(txn, key.stored_key())?;
     let now = txn.now();
     let stored = remembered.as_ref().map(|entry| Remembering {
         end_ns: entry.end_ns,
@@ -282,9 +286,8 @@ pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8
         fingerprint: key.delivery.fingerprint,
         result,
     };
-    let stored_key = key.stored_key();
-    let bytes = encode(&stored_key, &entry);
-    txn.put(stored_key, bytes);
+    let bytes = encode(key.stored_key(), &entry);
+    txn.put(key.stored_key().clone(), bytes);
 }
 
 /// What is remembered under a name, if it is not over.
@@ -347,7 +350,7 @@ fn check_scope(scope: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-/// Length of the scope, scope, key: so that no scope is the beginning of another.
+/// Length of the scope, scope, key: so that no scope is the beginning of another. Of use only for names within their limits.
 fn stored_key(scope: &str, key: &[u8]) -> Vec<u8> {
     let mut out = Space::Ending.key(1 + scope.len() + key.len());
     out.push(scope.len() as u8);

@@ -10,7 +10,7 @@ use super::Inner;
 use super::read::ReadTx;
 use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
-use crate::engine::{Change, Engine};
+use crate::engine::{Bytes, Change, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
 use crate::record::decide::{Condition, Offered};
@@ -29,7 +29,7 @@ const RETAIN_PAGE: usize = 1000;
 pub struct WriteTx<'s> {
     pub(super) read: ReadTx<'s>,
     /// Remembered keys whose work is under way in this transaction, outermost first.
-    under_way: Vec<Vec<u8>>,
+    under_way: Vec<Bytes>,
 }
 
 impl<'s> Deref for WriteTx<'s> {
@@ -267,14 +267,13 @@ impl<'s> WriteTx<'s> {
         E: From<Error>,
     {
         key.check()?;
-        let stored_key = key.stored_key();
         self.refuse_under_way(key)?;
         self.read.inner.probed.inside();
         let end_ns = match dedupe::meet(&self.read.txn, key)? {
             Met::Repeat(remembered) => return Ok(repeat(key, remembered)?),
             Met::First { end_ns } => end_ns,
         };
-        let unit = Unit::open(self, stored_key);
+        let unit = Unit::open(self, key.stored_key().clone());
         let result = f(unit.tx)?;
         let mut bytes = Vec::new();
         encode_verified::<Bincode, R>(&result, &mut bytes)?;
@@ -295,7 +294,7 @@ impl<'s> WriteTx<'s> {
     /// # Errors
     /// `Invalid` inside the work of the same key.
     pub(super) fn refuse_under_way(&self, key: &OnceKey) -> Result<()> {
-        if !self.under_way.contains(&key.stored_key()) {
+        if !self.under_way.contains(key.stored_key()) {
             return Ok(());
         }
         let message = format!("remembered key inside its own work, key={key}");
@@ -317,7 +316,7 @@ struct Unit<'t, 's> {
 }
 
 impl<'t, 's> Unit<'t, 's> {
-    fn open(tx: &'t mut WriteTx<'s>, stored_key: Vec<u8>) -> Unit<'t, 's> {
+    fn open(tx: &'t mut WriteTx<'s>, stored_key: Bytes) -> Unit<'t, 's> {
         let under_way = tx.under_way.len();
         tx.under_way.push(stored_key);
         let depth = tx.txn_mut().open_layer();
