@@ -4,9 +4,16 @@ use sprag::internals::{Gather, Window};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const MS2: Duration = Duration::from_millis(2);
+const MS90: Duration = Duration::from_millis(90);
 
-/// After rounds of (members, waiting behind them, length), in order.
-fn after(rounds: &[(u64, u64, Duration)]) -> Gather {
+/// Members, waiting behind them, length.
+type Round = (u64, u64, Duration);
+/// What it is about, the rounds so far, how many are staged, and for whom the leader waits.
+type Row = (&'static str, &'static [Round], u64, Option<Window>);
+
+/// After these rounds, in order.
+fn after(rounds: &[Round]) -> Gather {
     let mut gather = Gather::default();
     for (members, waiting, length) in rounds {
         gather.ended(*members, *waiting, *length);
@@ -14,46 +21,41 @@ fn after(rounds: &[(u64, u64, Duration)]) -> Gather {
     gather
 }
 
-fn window(until: u64, at_most: Duration) -> Option<Window> {
-    Some(Window { until, at_most })
+fn until(until: u64, at_most: Duration) -> Window {
+    Window { until, at_most }
 }
 
 #[test]
 fn a_leader_waits_for_those_who_were_under_way_half_as_long_as_a_round_takes() {
-    let table: [(&str, &[(u64, u64, Duration)], u64, Option<Window>); 9] = [
+    let table: [Row; 9] = [
         ("the first round", &[], 1, None),
-        ("one thread alone", &[(1, 0, 2 * MS), (1, 0, 2 * MS)], 1, None),
+        ("one thread alone", &[(1, 0, MS2), (1, 0, MS2)], 1, None),
         (
             "two that take turns",
-            &[(1, 1, 2 * MS), (1, 1, 2 * MS)],
+            &[(1, 1, MS2), (1, 1, MS2)],
             1,
-            window(2, MS),
+            Some(until(2, MS)),
         ),
         (
             "eight in two halves",
-            &[(4, 4, 2 * MS), (4, 4, 2 * MS)],
+            &[(4, 4, MS2), (4, 4, MS2)],
             4,
-            window(8, MS),
+            Some(until(8, MS)),
         ),
         (
             "the first back of eight",
-            &[(8, 0, 2 * MS), (8, 0, 2 * MS)],
+            &[(8, 0, MS2), (8, 0, MS2)],
             1,
-            window(8, MS),
+            Some(until(8, MS)),
         ),
-        ("all are there", &[(4, 4, 2 * MS), (4, 4, 2 * MS)], 8, None),
-        ("more than expected", &[(4, 4, 2 * MS), (4, 4, 2 * MS)], 9, None),
-        (
-            "the last round counts heads",
-            &[(8, 0, 2 * MS), (1, 0, 2 * MS)],
-            1,
-            None,
-        ),
+        ("all are there", &[(4, 4, MS2), (4, 4, MS2)], 8, None),
+        ("more than expected", &[(4, 4, MS2), (4, 4, MS2)], 9, None),
+        ("the last round counts heads", &[(8, 0, MS2), (1, 0, MS2)], 1, None),
         (
             "one round was slow",
-            &[(2, 0, 2 * MS), (2, 0, 90 * MS)],
+            &[(2, 0, MS2), (2, 0, MS90)],
             1,
-            window(2, MS),
+            Some(until(2, MS)),
         ),
     ];
     for (what, rounds, staged, expected) in table {
@@ -63,14 +65,14 @@ fn a_leader_waits_for_those_who_were_under_way_half_as_long_as_a_round_takes() {
 
 #[test]
 fn who_does_not_come_is_waited_for_less_and_less_often() {
-    let mut gather = after(&[(2, 0, 2 * MS), (2, 0, 2 * MS)]);
+    let mut gather = after(&[(2, 0, MS2), (2, 0, MS2)]);
     let mut rests = Vec::new();
     for _ in 0..8 {
         let expected = gather.window(1).expect("the rest is over");
         gather.waited(expected, 1, 1);
         let mut rest = 0;
         loop {
-            gather.ended(2, 0, 2 * MS);
+            gather.ended(2, 0, MS2);
             if gather.window(1).is_some() {
                 break;
             }
@@ -93,12 +95,12 @@ fn who_comes_is_waited_for_again() {
         (7, 7, false),
         (1, 5, true),
     ] {
-        let mut gather = after(&[(4, 4, 2 * MS), (4, 4, 2 * MS)]);
+        let mut gather = after(&[(4, 4, MS2), (4, 4, MS2)]);
         // In vain before, so that the next time in vain costs more than the round that is about to end.
         gather.waited(expected, 4, 4);
-        gather.ended(4, 4, 2 * MS);
+        gather.ended(4, 4, MS2);
         gather.waited(expected, before, staged);
-        gather.ended(4, 4, 2 * MS);
+        gather.ended(4, 4, MS2);
         assert_eq!(gather.window(4).is_some(), again, "before={before}, staged={staged}");
     }
 }
