@@ -46,6 +46,8 @@ use log::{LogEnv, Mark, Position};
 use memory::Memory;
 use shared::{Frozen, Shared};
 
+#[cfg(feature = "test-util")]
+pub use base::plan;
 pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub(crate) use handle::Engine;
 pub use log::Level;

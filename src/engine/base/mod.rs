@@ -33,6 +33,8 @@ use outside::Outside;
 pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
 pub(super) use segments::Judged;
+#[cfg(feature = "test-util")]
+pub use segments::plan;
 use segments::{Appender, Changed, Known, Merge, Segments};
 pub(crate) use snapshot::BaseSnapshot;
 use spent::{Spent, caught};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use redb::ReadableTable;
+use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::super::from_redb;
 use super::super::snapshot::BaseSnapshot;
@@ -16,7 +16,8 @@ use super::super::tables::Writable;
 use super::plan::next_merge;
 use super::write::Writing;
 use super::{Appender, CATALOG_KEY, Cursors, Segment, block_key, part_key};
-use crate::codec::segment::{About, Catalog, Entry, end_of};
+use crate::codec::filter;
+use crate::codec::segment::{About, Catalog, Entry, end_of, is_over};
 use crate::error::Result;
 
 /// Entries that merges may read for each one that is appended, and beyond that: each entry is merged about once for each
@@ -25,7 +26,8 @@ const READ_PER_APPENDED: u64 = 8;
 const READ_BESIDES: u64 = 512;
 /// Entries that one transaction of a sweep reads.
 const READ_BY_SWEEP: u64 = 100_000;
-/// For so many entries that may be read one block may be dropped; a block has more entries than that.
+/// For so many entries that may be read one block may be dropped, and two more for each that is written: what falls behind
+/// would make the file grow.
 const READ_PER_DROPPED_BLOCK: u64 = 32;
 
 /// A merge that is under way.
@@ -109,21 +111,20 @@ impl<'t, 'a> Segments<'t, 'a> {
         self.plan_merges();
         let budget = READ_BESIDES + appended.saturating_mul(READ_PER_APPENDED);
         self.merge(budget)?;
-        self.drop_blocks(budget / READ_PER_DROPPED_BLOCK)
+        self.drop_blocks(budget / READ_PER_DROPPED_BLOCK + 2 * self.blocks_written()?)
+    }
+
+    /// As long as nothing was dropped.
+    fn blocks_written(&self) -> Result<u64> {
+        let len = self.blocks.len().map_err(from_redb)?;
+        Ok(len.saturating_sub(self.before.blocks.len().map_err(from_redb)?))
     }
 
     /// A part of a sweep: segments that hold something that is over are written anew without it.
     pub(in crate::engine::base) fn sweep(&mut self) -> Result<()> {
         self.retire_over()?;
-        let over = |about: &&About| about.first_end_ns <= self.now_ns;
         let busy = self.busy();
-        let some_over: Vec<u64> = self
-            .catalog
-            .segments
-            .iter()
-            .filter(over)
-            .map(|about| about.id)
-            .collect();
+        let some_over = self.hold_something_over();
         if let Some(id) = some_over.iter().find(|id| !busy.contains(id))
             && !some_over.iter().any(|id| busy.contains(id))
         {
@@ -133,13 +134,14 @@ impl<'t, 'a> Segments<'t, 'a> {
             self.merge(READ_BY_SWEEP)?;
         }
         self.drop_blocks(READ_BY_SWEEP / READ_PER_DROPPED_BLOCK)?;
-        let is_over = self
-            .catalog
-            .segments
-            .iter()
-            .any(|about| about.first_end_ns <= self.now_ns);
-        self.changed.more = is_over || !self.catalog.dropping.is_empty();
+        self.changed.more = !self.hold_something_over().is_empty() || !self.catalog.dropping.is_empty();
         Ok(())
+    }
+
+    fn hold_something_over(&self) -> Vec<u64> {
+        let segments = self.catalog.segments.iter();
+        let over = segments.filter(|about| is_over(about.first_end_ns, self.now_ns));
+        over.map(|about| about.id).collect()
     }
 
     /// Notes the list. Gives what the transaction did.
@@ -149,19 +151,14 @@ impl<'t, 'a> Segments<'t, 'a> {
         Ok(self.changed)
     }
 
-    /// Segments that are over as a whole count no more.
+    /// Segments that are over as a whole count no more. Those that are being merged go with their merge, which has some of
+    /// their entries already.
     fn retire_over(&mut self) -> Result<()> {
-        let is_over = |about: &About| about.over_ns <= self.now_ns;
-        let over: BTreeSet<u64> = self
-            .catalog
-            .segments
-            .iter()
-            .filter(|about| is_over(about))
-            .map(|about| about.id)
-            .collect();
-        for about in self.catalog.segments.iter().filter(|about| is_over(about)) {
-            self.changed.over += about.values;
-        }
+        let busy = self.busy();
+        let goes = |about: &&About| is_over(about.over_ns, self.now_ns) && !busy.contains(&about.id);
+        let over: Vec<&About> = self.catalog.segments.iter().filter(goes).collect();
+        self.changed.over += over.iter().map(|about| about.values).sum::<u64>();
+        let over = over.iter().map(|about| about.id).collect();
         self.retire(&over)
     }
 
@@ -239,10 +236,8 @@ impl<'t, 'a> Segments<'t, 'a> {
 
     /// Reads up to `budget` entries of a merge. Says how many that were, and whether it has come to its end.
     fn go_on_with(&mut self, merge: &mut Merge, budget: u64) -> Result<(u64, bool)> {
-        // One that is over as a whole was dropped meanwhile; nothing of it is needed.
-        let listed = |id: &u64| self.catalog.segments.iter().any(|about| about.id == *id);
         let segments = self.before.segments.iter();
-        let sources = segments.filter(|segment| merge.sources.contains(&segment.about.id) && listed(&segment.about.id));
+        let sources = segments.filter(|segment| merge.sources.contains(&segment.about.id));
         let from = merge.behind.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut cursors = Cursors::open(&self.before.blocks, sources, &(from, Bound::Unbounded), false)?;
         let mut read = 0;
@@ -258,10 +253,10 @@ impl<'t, 'a> Segments<'t, 'a> {
                 value,
             } = step.entry;
             merge.behind = Some(key.to_vec());
-            let is_over = |value: &Arc<[u8]>| end_of(value) <= self.now_ns;
-            let kept = value.clone().filter(|value| !is_over(value));
+            let kept = value.clone().filter(|value| !is_over(end_of(value), self.now_ns));
             merge.over += u64::from(value.is_some() && kept.is_none());
-            if kept.is_some() || hides_ns > self.now_ns {
+            let hides_ns = self.still_hides(&merge.sources, &key, kept.as_deref(), hides_ns)?;
+            if kept.is_some() || !is_over(hides_ns, self.now_ns) {
                 let entry = Entry {
                     key,
                     at,
@@ -274,13 +269,28 @@ impl<'t, 'a> Segments<'t, 'a> {
         Ok((read, false))
     }
 
+    /// Until when an entry is needed that takes the place of those in `sources`: if nothing older can lie anywhere else, it
+    /// hides nothing. What is not there now comes only with a higher `at`.
+    fn still_hides(&self, sources: &BTreeSet<u64>, key: &[u8], value: Option<&[u8]>, hides_ns: u64) -> Result<u64> {
+        let end_ns = value.map_or(0, end_of);
+        let hash = filter::hash(key);
+        for segment in self.before.segments.iter() {
+            let may_hold = end_ns < hides_ns
+                && !sources.contains(&segment.about.id)
+                && segment.spans(key)
+                && segment.filter(self.before)?.may_hold(hash);
+            if may_hold {
+                return Ok(hides_ns);
+            }
+        }
+        Ok(end_ns)
+    }
+
     /// The merged segment takes the place of its sources.
     fn end_merge(&mut self, merge: Merge) -> Result<()> {
         let written = merge.writing.finish(&mut self.blocks, &mut self.filters)?;
         self.changed.over += merge.over;
-        let listed = self.catalog.segments.iter().map(|about| about.id);
-        let sources = listed.filter(|id| merge.sources.contains(id)).collect();
-        self.retire(&sources)?;
+        self.retire(&merge.sources)?;
         if let Some(segment) = written {
             self.catalog.segments.push(segment.about.clone());
             self.catalog.segments.sort_by_key(|about| about.id);

@@ -15,7 +15,7 @@
 mod append;
 mod change;
 mod cursor;
-mod plan;
+pub mod plan;
 mod read;
 mod write;
 

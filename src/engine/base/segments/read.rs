@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 impl Segment {
     /// Its filter; made anew from the entries if it is damaged.
-    fn filter(&self, snapshot: &BaseSnapshot) -> Result<&Filter> {
+    pub(super) fn filter(&self, snapshot: &BaseSnapshot) -> Result<&Filter> {
         if let Some(filter) = self.filter.get() {
             return Ok(filter);
         }
