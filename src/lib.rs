@@ -77,9 +77,10 @@ pub mod internals {
     pub use crate::batch::decide::{Ballot, BatchVerdict, Vote, decide_batch};
     pub use crate::clock::{Retention, RetentionMark, Schedule};
     pub use crate::codec::frame::Stamp;
-    pub use crate::codec::{encode_key, encode_verified, envelope, varint};
+    pub use crate::codec::{encode_key, encode_verified, envelope, filter, segment, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::disk::create::patiently;
+    pub use crate::engine::plan;
     pub use crate::engine::{Gather, Memory, Span, Window};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
     pub use crate::record::decide::{
@@ -108,6 +109,15 @@ pub mod internals {
             )
         })?;
         crate::table::migrate::decide_migrate(&file.name, &shape, target.as_ref(), &old.declared()?, &new.declared()?)
+    }
+
+    /// What the base of a file notes of its segments, after all of it was judged.
+    ///
+    /// # Errors
+    /// `Corrupt`, and as an open.
+    pub fn catalog_of(disk: std::sync::Arc<dyn crate::disk::Disk>) -> crate::Result<segment::Catalog> {
+        let original = crate::engine::Original::of_file(disk, 1 << 20)?;
+        Ok(original.view().base.catalog().clone())
     }
 
     /// Length in bytes of the good frame at the start of `bytes`, if there is one.

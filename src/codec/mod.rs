@@ -5,14 +5,14 @@
 
 mod dyn_key;
 pub mod envelope;
-pub(crate) mod filter;
+pub mod filter;
 pub(crate) mod frame;
 mod guard;
 #[cfg(feature = "json")]
 mod json_text;
 mod key;
 mod keys;
-pub(crate) mod segment;
+pub mod segment;
 pub(crate) mod superblock;
 mod value;
 pub mod varint;

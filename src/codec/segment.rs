@@ -28,20 +28,20 @@ const SHAPE_REMOVED: u8 = 2;
 
 /// An entry of a segment. A value begins with its end, as everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Without the byte of its space.
-    pub(crate) key: Arc<[u8]>,
+    pub key: Arc<[u8]>,
     /// The sequence of the checkpoint that it came with. Of two entries of a key the one with the higher number counts.
-    pub(crate) at: u64,
+    pub at: u64,
     /// Until when older entries of its key must not be seen: at least until their ends.
-    pub(crate) hides_ns: u64,
+    pub hides_ns: u64,
     /// `None`: removed.
-    pub(crate) value: Option<Arc<[u8]>>,
+    pub value: Option<Arc<[u8]>>,
 }
 
 impl Entry {
     /// When the value is over; `None` for a removal.
-    pub(crate) fn end_ns(&self) -> Option<u64> {
+    pub fn end_ns(&self) -> Option<u64> {
         self.value.as_deref().map(end_of)
     }
 }
@@ -50,13 +50,18 @@ impl Entry {
 const END_BYTES: usize = 8;
 
 /// The end that a value begins with; none ends that is too short for one, so that a check finds it.
-pub(crate) fn end_of(value: &[u8]) -> u64 {
+pub fn end_of(value: &[u8]) -> u64 {
     value.first_chunk().map_or(u64::MAX, |end| u64::from_be_bytes(*end))
+}
+
+/// Whether what ends then is over. What never ends is not, also at the last instant that a clock can show.
+pub fn is_over(end_ns: u64, now_ns: u64) -> bool {
+    end_ns != u64::MAX && end_ns <= now_ns
 }
 
 /// A block under construction.
 #[derive(Debug, Default)]
-pub(crate) struct BlockBuilder {
+pub struct BlockBuilder {
     first: Option<Arc<[u8]>>,
     count: u64,
     entries: Vec<u8>,
@@ -65,19 +70,20 @@ pub(crate) struct BlockBuilder {
 
 impl BlockBuilder {
     /// The key it begins with; `None` while it is empty.
-    pub(crate) fn first(&self) -> Option<&Arc<[u8]>> {
+    pub fn first(&self) -> Option<&Arc<[u8]>> {
         self.first.as_ref()
     }
 
     /// Whether the block still fits a page with `entry`, whose key may have to be named as the next one as well.
-    pub(crate) fn fits(&self, entry: &Entry) -> bool {
+    pub fn fits(&self, entry: &Entry) -> bool {
         let Some(first) = &self.first else { return true };
         let used = 8 + first.len() + BLOCK_HEAD_BYTES + self.entries.len();
         let names_next = varint::BYTES_MAX + entry.key.len();
         used + entry_len_max(entry) + names_next <= BLOCK_BYTES
     }
 
-    pub(crate) fn push(&mut self, segment: u64, entry: &Entry) {
+    /// Adds an entry with a higher key than those before.
+    pub fn push(&mut self, segment: u64, entry: &Entry) {
         if self.first.is_none() {
             self.covered = covering(segment, &entry.key);
             self.first = Some(entry.key.clone());
@@ -105,7 +111,7 @@ impl BlockBuilder {
     }
 
     /// The bytes of the block, which is empty afterwards. `next` is the key that the next block begins with.
-    pub(crate) fn finish(&mut self, next: Option<&[u8]>) -> Vec<u8> {
+    pub fn finish(&mut self, next: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(2 * BLOCK_HEAD_BYTES + self.entries.len() + next.map_or(0, <[u8]>::len));
         out.extend_from_slice(&[0; 4]);
         varint::put(&mut out, self.count);
@@ -124,9 +130,9 @@ impl BlockBuilder {
 
 /// A block as it was read.
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+pub struct Block<'a> {
     /// The key that the next block begins with; `None` if this is the last one.
-    pub(crate) next: Option<&'a [u8]>,
+    pub next: Option<&'a [u8]>,
     entries: Vec<RawEntry<'a>>,
 }
 
@@ -135,7 +141,7 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// `Corrupt` if it is not what was written there.
-    pub(crate) fn decode(segment: u64, first: &[u8], bytes: &'a [u8]) -> Result<Block<'a>> {
+    pub fn decode(segment: u64, first: &[u8], bytes: &'a [u8]) -> Result<Block<'a>> {
         let (crc, head_and_rest) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged("too short"))?;
         let mut rest = head_and_rest;
         let count = varint::take(&mut rest)?;
@@ -170,7 +176,7 @@ impl<'a> Block<'a> {
     ///
     /// # Errors
     /// `Corrupt` if the key cannot lie in this block.
-    pub(crate) fn find(&self, key: &[u8]) -> Result<Option<Entry>> {
+    pub fn find(&self, key: &[u8]) -> Result<Option<Entry>> {
         if self.next.is_some_and(|next| next <= key) {
             return Err(damaged("a block is missing"));
         }
@@ -180,7 +186,7 @@ impl<'a> Block<'a> {
     }
 
     /// All entries.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.entries.iter().map(RawEntry::owned)
     }
 }
@@ -232,39 +238,43 @@ impl<'a> RawEntry<'a> {
 
 /// What the base notes of one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct About {
+pub struct About {
     /// Never given twice.
-    pub(crate) id: u64,
+    pub id: u64,
     /// How long its keys are kept, by factors of four.
-    pub(crate) class: u8,
+    pub class: u8,
     /// When they were stored, in steps of the length that belongs to the class.
-    pub(crate) window: u64,
-    pub(crate) entries: u64,
+    pub window: u64,
+    /// How many there are.
+    pub entries: u64,
     /// Those of them that have a value.
-    pub(crate) values: u64,
+    pub values: u64,
     /// The earliest end of a value; [`u64::MAX`] without one that ends.
-    pub(crate) first_end_ns: u64,
+    pub first_end_ns: u64,
     /// From then on no entry of it is needed.
-    pub(crate) over_ns: u64,
-    pub(crate) first_key: Arc<[u8]>,
-    pub(crate) last_key: Arc<[u8]>,
+    pub over_ns: u64,
+    /// The lowest.
+    pub first_key: Arc<[u8]>,
+    /// The highest.
+    pub last_key: Arc<[u8]>,
 }
 
 /// Everything the base notes of its segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Catalog {
+pub struct Catalog {
     /// The number of the next segment.
-    pub(crate) next_id: u64,
+    pub next_id: u64,
     /// Those that count, by their numbers.
-    pub(crate) segments: Vec<About>,
-    /// Numbers under which blocks may lie that do not count: of what is being written, and of what is being dropped.
-    pub(crate) unfinished: Vec<u64>,
-    pub(crate) dropping: Vec<u64>,
+    pub segments: Vec<About>,
+    /// Of what is being written. Blocks may lie under these numbers, and do not count.
+    pub unfinished: Vec<u64>,
+    /// Of what is being dropped; neither do these count.
+    pub dropping: Vec<u64>,
 }
 
 impl Catalog {
     /// `crc32 LE 4 | next varint | segments | unfinished | dropping`, each list with its length before it.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![0; 4];
         varint::put(&mut out, self.next_id);
         varint::put(&mut out, self.segments.len() as u64);
@@ -298,7 +308,7 @@ impl Catalog {
 
     /// # Errors
     /// `Corrupt`.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Catalog> {
+    pub fn decode(bytes: &[u8]) -> Result<Catalog> {
         let (crc, mut rest) = bytes
             .split_first_chunk::<4>()
             .ok_or_else(|| damaged("without a list"))?;
@@ -329,11 +339,11 @@ impl Catalog {
 }
 
 /// Length of a part of a filter in bytes, as many blocks of it as a page of 16 KiB takes with their key.
-pub(crate) const FILTER_PART_BYTES: usize = 16_000;
+pub const FILTER_PART_BYTES: usize = 16_000;
 
 /// A part of a filter: `crc32 LE 4 | number of parts u32 LE | bytes`. The checksum covers segment, number of the part, and
 /// everything behind itself.
-pub(crate) fn encode_part(segment: u64, part: u32, parts: u32, bytes: &[u8]) -> Vec<u8> {
+pub fn encode_part(segment: u64, part: u32, parts: u32, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 4];
     out.extend_from_slice(&parts.to_le_bytes());
     out.extend_from_slice(bytes);
@@ -347,7 +357,7 @@ pub(crate) fn encode_part(segment: u64, part: u32, parts: u32, bytes: &[u8]) -> 
 ///
 /// # Errors
 /// `Corrupt`.
-pub(crate) fn decode_part(segment: u64, part: u32, bytes: &[u8]) -> Result<(u32, &[u8])> {
+pub fn decode_part(segment: u64, part: u32, bytes: &[u8]) -> Result<(u32, &[u8])> {
     let (crc, covered) = bytes
         .split_first_chunk::<4>()
         .ok_or_else(|| damaged("a filter is cut short"))?;
@@ -420,7 +430,7 @@ fn checksum(segment: u64, key: &[u8], covered: &[u8]) -> u32 {
 }
 
 /// A segment, or the list of all, is not as it was written.
-pub(crate) fn damaged(how: &str) -> Error {
+pub fn damaged(how: &str) -> Error {
     Error::new(
         ErrorKind::Corrupt,
         format!("segments of remembered keys are damaged: {how}"),

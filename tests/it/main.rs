@@ -51,6 +51,7 @@ mod reports_sm;
 mod reports_tx;
 mod restore;
 mod schema;
+mod segments;
 mod states;
 mod sweep;
 mod techniques;

@@ -33,7 +33,9 @@ use outside::Outside;
 pub(super) use outside::{HEADER_BYTES, Place};
 use region::{Backend, Region};
 pub(super) use segments::Judged;
-use segments::{Appender, Changed, Known, Merge, Segments};
+#[cfg(feature = "test-util")]
+pub use segments::plan;
+use segments::{Appender, Changed, Known, Merges, Segments};
 pub(crate) use snapshot::BaseSnapshot;
 use spent::{Spent, caught};
 use tables::{Tables, open_segments};
@@ -49,6 +51,10 @@ const FILTERS: Raw = TableDefinition::new("filters");
 /// Where the log continues, under [`APPLIED_KEY`]; and the list of segments.
 const ENGINE: Raw = TableDefinition::new("engine");
 const APPLIED_KEY: &[u8] = b"applied";
+
+/// A full log half brings about as many remembered keys as a 128th of its bytes, and the base begins behind two halves: as many
+/// entries are merged by a transaction that brings nothing.
+const OFFSET_PER_ENTRY_BESIDES: u64 = 2 * 128;
 
 /// Up to where the log has been put into the base, and what the frame of that sequence said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +91,7 @@ struct Opened {
     spent: Spent,
     outside: Outside,
     known: Known,
-    merges: Vec<Merge>,
+    merges: Merges,
 }
 
 impl Opened {
@@ -153,7 +159,7 @@ impl Base {
                 spent: Spent::default(),
                 outside: Outside::default(),
                 known: Known::default(),
-                merges: Vec::new(),
+                merges: Merges::new(offset / OFFSET_PER_ENTRY_BESIDES),
             }),
             kept_outside: AtomicU64::new(0),
         };
@@ -219,18 +225,21 @@ impl Base {
     /// Runs one transaction and counts what it dropped. Says whether more of it is left to do.
     fn write(
         &self,
-        transaction: impl FnOnce(&Database, &BaseSnapshot, &mut Vec<Merge>) -> Result<Changed>,
+        transaction: impl FnOnce(&Database, &BaseSnapshot, &mut Merges) -> Result<Changed>,
     ) -> Result<bool> {
         let mut open = self.home.open.lock();
         self.home.open_if_spent(&mut open)?;
         open.arm(&*self.home.disk)?;
         open.outside.let_go(&*self.home.disk);
         let before = open.snapshot(&self.home)?;
-        // An error leaves no merge, since what those wrote is not in the file.
-        let mut merges = std::mem::take(&mut open.merges);
-        let database = open.database.as_ref().ok_or_else(closed)?;
-        let changed = caught(|| transaction(database, &before, &mut merges))?;
-        open.merges = merges;
+        let Opened { database, merges, .. } = &mut *open;
+        let database = database.as_ref().ok_or_else(closed)?;
+        let changed = caught(|| transaction(database, &before, merges));
+        if changed.is_err() {
+            // What they wrote is not in the file.
+            merges.begin_anew();
+        }
+        let changed = changed?;
         if changed.anything {
             open.known.add(changed.written);
             let kept = open.outside.superseded(&*self.home.disk, before);
@@ -250,7 +259,7 @@ impl Base {
     fn apply_to(
         database: &Database,
         before: &BaseSnapshot,
-        merges: &mut Vec<Merge>,
+        merges: &mut Merges,
         memory: &Memory,
         applied: Applied,
     ) -> Result<Changed> {
@@ -274,7 +283,7 @@ impl Base {
         Ok(changed)
     }
 
-    fn sweep(database: &Database, before: &BaseSnapshot, merges: &mut Vec<Merge>, now_ns: u64) -> Result<Changed> {
+    fn sweep(database: &Database, before: &BaseSnapshot, merges: &mut Merges, now_ns: u64) -> Result<Changed> {
         let writing = Base::begin(database)?;
         let changed = {
             let mut segments = Segments::new(before, merges, open_segments(&writing)?, now_ns);

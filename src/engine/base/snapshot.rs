@@ -79,6 +79,12 @@ impl BaseSnapshot {
         Ok(Arc::new(snapshot))
     }
 
+    /// What it notes of its segments.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
     /// Whether reads of it fail from now on, until redb was opened anew.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.is_set()

@@ -8,7 +8,7 @@ use super::super::tables::Writable;
 use super::Segment;
 use super::plan::{class_of, window_of};
 use super::write::Writing;
-use crate::codec::segment::{Catalog, Entry, end_of};
+use crate::codec::segment::{Catalog, Entry, end_of, is_over};
 use crate::error::Result;
 
 /// Most entries of a segment that is written from hashes, so that those take no more than 4 MB for each class.
@@ -78,11 +78,11 @@ impl<'b> Appender<'b> {
         if let Some(before) = self.before {
             // Whatever is hidden now must stay hidden when this entry is over.
             hides_ns = hides_ns.max(before.needed_until(key)?);
-            if value.is_some_and(|value| end_of(value) <= self.now_ns) {
+            if value.is_some_and(|value| is_over(end_of(value), self.now_ns)) {
                 self.over += 1;
                 value = None;
             }
-            if value.is_none() && hides_ns <= self.now_ns {
+            if value.is_none() && is_over(hides_ns, self.now_ns) {
                 return Ok(None);
             }
         }

@@ -8,24 +8,25 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use redb::ReadableTable;
+use redb::{ReadableTable, ReadableTableMetadata};
 
 use super::super::from_redb;
 use super::super::snapshot::BaseSnapshot;
 use super::super::tables::Writable;
 use super::plan::next_merge;
 use super::write::Writing;
-use super::{Appender, CATALOG_KEY, Cursors, Segment, block_key, part_key};
-use crate::codec::segment::{About, Catalog, Entry, end_of};
+use super::{Appender, CATALOG_KEY, Cursors, Segment, block_key, is_damage, part_key};
+use crate::codec::filter;
+use crate::codec::segment::{About, Catalog, Entry, end_of, is_over};
 use crate::error::Result;
 
-/// Entries that merges may read for each one that is appended, and beyond that: each entry is merged about once for each
-/// level, of which a store with ten million keys has four.
+/// Entries that merges may read for each one that is appended: each entry is merged about once for each level, of which a
+/// store with ten million keys has four.
 const READ_PER_APPENDED: u64 = 8;
-const READ_BESIDES: u64 = 512;
 /// Entries that one transaction of a sweep reads.
 const READ_BY_SWEEP: u64 = 100_000;
-/// For so many entries that may be read one block may be dropped; a block has more entries than that.
+/// For so many entries that may be read one block may be dropped, and two more for each that is written: what falls behind
+/// would make the file grow.
 const READ_PER_DROPPED_BLOCK: u64 = 32;
 
 /// A merge that is under way.
@@ -39,6 +40,32 @@ pub(in crate::engine::base) struct Merge {
     behind: Option<Vec<u8>>,
     /// Values that were left out because they are over.
     over: u64,
+}
+
+/// Merges between two transactions.
+#[derive(Debug)]
+pub(in crate::engine::base) struct Merges {
+    under_way: Vec<Merge>,
+    /// Segments with a block that is damaged: they stay as they are, so that one block stops no checkpoint.
+    damaged: BTreeSet<u64>,
+    /// Entries that a transaction may read whatever it brings, so that the merges of many short lives end as well.
+    besides: u64,
+}
+
+impl Merges {
+    /// None yet, of a base that reads so many entries besides.
+    pub(in crate::engine::base) fn new(besides: u64) -> Merges {
+        Merges {
+            under_way: Vec::new(),
+            damaged: BTreeSet::new(),
+            besides,
+        }
+    }
+
+    /// Forgets what is under way: it begins anew.
+    pub(in crate::engine::base) fn begin_anew(&mut self) {
+        self.under_way.clear();
+    }
 }
 
 /// What one transaction did.
@@ -60,7 +87,7 @@ pub(in crate::engine::base) struct Segments<'t, 'a> {
     pub(in crate::engine::base) filters: Writable<'t>,
     /// The state before the transaction. What it lists can be read while the transaction writes.
     before: &'a BaseSnapshot,
-    merges: &'a mut Vec<Merge>,
+    merges: &'a mut Merges,
     now_ns: u64,
     changed: Changed,
 }
@@ -68,12 +95,12 @@ pub(in crate::engine::base) struct Segments<'t, 'a> {
 impl<'t, 'a> Segments<'t, 'a> {
     pub(in crate::engine::base) fn new(
         before: &'a BaseSnapshot,
-        merges: &'a mut Vec<Merge>,
+        merges: &'a mut Merges,
         (blocks, filters): (Writable<'t>, Writable<'t>),
         now_ns: u64,
     ) -> Segments<'t, 'a> {
         let mut catalog = before.catalog.clone();
-        let under_way: BTreeSet<u64> = merges.iter().map(|merge| merge.writing.id()).collect();
+        let under_way: BTreeSet<u64> = merges.under_way.iter().map(|merge| merge.writing.id()).collect();
         let cut_off = catalog.unfinished.iter().filter(|id| !under_way.contains(id));
         catalog.dropping.extend(cut_off);
         catalog.unfinished.clear();
@@ -107,23 +134,22 @@ impl<'t, 'a> Segments<'t, 'a> {
         self.changed.anything = true;
         self.retire_over()?;
         self.plan_merges();
-        let budget = READ_BESIDES + appended.saturating_mul(READ_PER_APPENDED);
+        let budget = self.merges.besides + appended.saturating_mul(READ_PER_APPENDED);
         self.merge(budget)?;
-        self.drop_blocks(budget / READ_PER_DROPPED_BLOCK)
+        self.drop_blocks(budget / READ_PER_DROPPED_BLOCK + 2 * self.blocks_written()?)
+    }
+
+    /// As long as nothing was dropped.
+    fn blocks_written(&self) -> Result<u64> {
+        let len = self.blocks.len().map_err(from_redb)?;
+        Ok(len.saturating_sub(self.before.blocks.len().map_err(from_redb)?))
     }
 
     /// A part of a sweep: segments that hold something that is over are written anew without it.
     pub(in crate::engine::base) fn sweep(&mut self) -> Result<()> {
         self.retire_over()?;
-        let over = |about: &&About| about.first_end_ns <= self.now_ns;
         let busy = self.busy();
-        let some_over: Vec<u64> = self
-            .catalog
-            .segments
-            .iter()
-            .filter(over)
-            .map(|about| about.id)
-            .collect();
+        let some_over = self.hold_something_over();
         if let Some(id) = some_over.iter().find(|id| !busy.contains(id))
             && !some_over.iter().any(|id| busy.contains(id))
         {
@@ -133,35 +159,32 @@ impl<'t, 'a> Segments<'t, 'a> {
             self.merge(READ_BY_SWEEP)?;
         }
         self.drop_blocks(READ_BY_SWEEP / READ_PER_DROPPED_BLOCK)?;
-        let is_over = self
-            .catalog
-            .segments
-            .iter()
-            .any(|about| about.first_end_ns <= self.now_ns);
-        self.changed.more = is_over || !self.catalog.dropping.is_empty();
+        self.changed.more = !self.hold_something_over().is_empty() || !self.catalog.dropping.is_empty();
         Ok(())
+    }
+
+    fn hold_something_over(&self) -> Vec<u64> {
+        let segments = self.catalog.segments.iter();
+        let sound = segments.filter(|about| !self.merges.damaged.contains(&about.id));
+        let over = sound.filter(|about| is_over(about.first_end_ns, self.now_ns));
+        over.map(|about| about.id).collect()
     }
 
     /// Notes the list. Gives what the transaction did.
     pub(in crate::engine::base) fn finish(mut self, engine: &mut Writable<'_>) -> Result<Changed> {
-        self.catalog.unfinished = self.merges.iter().map(|merge| merge.writing.id()).collect();
+        self.catalog.unfinished = self.merges.under_way.iter().map(|merge| merge.writing.id()).collect();
         put_catalog(&self.catalog, engine)?;
         Ok(self.changed)
     }
 
-    /// Segments that are over as a whole count no more.
+    /// Segments that are over as a whole count no more. Those that are being merged go with their merge, which has some of
+    /// their entries already.
     fn retire_over(&mut self) -> Result<()> {
-        let is_over = |about: &About| about.over_ns <= self.now_ns;
-        let over: BTreeSet<u64> = self
-            .catalog
-            .segments
-            .iter()
-            .filter(|about| is_over(about))
-            .map(|about| about.id)
-            .collect();
-        for about in self.catalog.segments.iter().filter(|about| is_over(about)) {
-            self.changed.over += about.values;
-        }
+        let busy = self.busy();
+        let goes = |about: &&About| is_over(about.over_ns, self.now_ns) && !busy.contains(&about.id);
+        let over: Vec<&About> = self.catalog.segments.iter().filter(goes).collect();
+        self.changed.over += over.iter().map(|about| about.values).sum::<u64>();
+        let over = over.iter().map(|about| about.id).collect();
         self.retire(&over)
     }
 
@@ -176,14 +199,13 @@ impl<'t, 'a> Segments<'t, 'a> {
     }
 
     fn busy(&self) -> BTreeSet<u64> {
-        self.merges
-            .iter()
-            .flat_map(|merge| merge.sources.iter().copied())
-            .collect()
+        let merges = self.merges.under_way.iter();
+        merges.flat_map(|merge| merge.sources.iter().copied()).collect()
     }
 
     fn plan_merges(&mut self) {
         let mut busy = self.busy();
+        busy.extend(&self.merges.damaged);
         let of_before: BTreeSet<u64> = self.before.segments.iter().map(|segment| segment.about.id).collect();
         loop {
             let readable = self
@@ -211,7 +233,7 @@ impl<'t, 'a> Segments<'t, 'a> {
         let Some((class, window)) = of else { return };
         let id = self.catalog.next_id;
         self.catalog.next_id += 1;
-        self.merges.push(Merge {
+        self.merges.under_way.push(Merge {
             writing: Writing::new(id, class, window, Some(entries)),
             sources,
             entries,
@@ -222,33 +244,43 @@ impl<'t, 'a> Segments<'t, 'a> {
 
     /// Goes on with merges, those with the fewest entries first, until `budget` entries were read.
     fn merge(&mut self, mut budget: u64) -> Result<()> {
-        self.merges.sort_by_key(|merge| merge.entries);
-        while budget > 0 && !self.merges.is_empty() {
-            let mut merge = self.merges.remove(0);
+        self.merges.under_way.sort_by_key(|merge| merge.entries);
+        while budget > 0 && !self.merges.under_way.is_empty() {
+            let mut merge = self.merges.under_way.remove(0);
             self.changed.anything = true;
-            let (read, ended) = self.go_on_with(&mut merge, budget)?;
-            budget = budget.saturating_sub(read);
-            if ended {
-                self.end_merge(merge)?;
-            } else {
-                self.merges.insert(0, merge);
+            match self.go_on_with(&mut merge, budget)? {
+                Went::On => {
+                    self.merges.under_way.insert(0, merge);
+                    return Ok(());
+                }
+                Went::ToTheEnd(read) => {
+                    budget = budget.saturating_sub(read);
+                    self.end_merge(merge)?;
+                }
+                Went::IntoDamage(segment) => {
+                    self.merges.damaged.insert(segment);
+                    self.catalog.dropping.push(merge.writing.id());
+                }
             }
         }
         Ok(())
     }
 
-    /// Reads up to `budget` entries of a merge. Says how many that were, and whether it has come to its end.
-    fn go_on_with(&mut self, merge: &mut Merge, budget: u64) -> Result<(u64, bool)> {
-        // One that is over as a whole was dropped meanwhile; nothing of it is needed.
-        let listed = |id: &u64| self.catalog.segments.iter().any(|about| about.id == *id);
+    /// Reads up to `budget` entries of a merge.
+    fn go_on_with(&mut self, merge: &mut Merge, budget: u64) -> Result<Went> {
         let segments = self.before.segments.iter();
-        let sources = segments.filter(|segment| merge.sources.contains(&segment.about.id) && listed(&segment.about.id));
+        let sources = segments.filter(|segment| merge.sources.contains(&segment.about.id));
         let from = merge.behind.take().map_or(Bound::Unbounded, Bound::Excluded);
         let mut cursors = Cursors::open(&self.before.blocks, sources, &(from, Bound::Unbounded), false)?;
         let mut read = 0;
         while read < budget {
-            let Some(step) = cursors.step()? else {
-                return Ok((read, true));
+            let step = match cursors.step() {
+                Ok(Some(step)) => step,
+                Ok(None) => return Ok(Went::ToTheEnd(read)),
+                Err(cause) => match cursors.damaged.filter(|_| is_damage(&cause)) {
+                    Some(segment) => return Ok(Went::IntoDamage(segment)),
+                    None => return Err(cause),
+                },
             };
             read += step.met;
             let Entry {
@@ -258,10 +290,10 @@ impl<'t, 'a> Segments<'t, 'a> {
                 value,
             } = step.entry;
             merge.behind = Some(key.to_vec());
-            let is_over = |value: &Arc<[u8]>| end_of(value) <= self.now_ns;
-            let kept = value.clone().filter(|value| !is_over(value));
+            let kept = value.clone().filter(|value| !is_over(end_of(value), self.now_ns));
             merge.over += u64::from(value.is_some() && kept.is_none());
-            if kept.is_some() || hides_ns > self.now_ns {
+            let hides_ns = self.still_hides(&merge.sources, &key, kept.as_deref(), hides_ns)?;
+            if kept.is_some() || !is_over(hides_ns, self.now_ns) {
                 let entry = Entry {
                     key,
                     at,
@@ -271,16 +303,31 @@ impl<'t, 'a> Segments<'t, 'a> {
                 merge.writing.push(&entry, &mut self.blocks)?;
             }
         }
-        Ok((read, false))
+        Ok(Went::On)
+    }
+
+    /// Until when an entry is needed that takes the place of those in `sources`: if nothing older can lie anywhere else, it
+    /// hides nothing. What is not there now comes only with a higher `at`.
+    fn still_hides(&self, sources: &BTreeSet<u64>, key: &[u8], value: Option<&[u8]>, hides_ns: u64) -> Result<u64> {
+        let end_ns = value.map_or(0, end_of);
+        let hash = filter::hash(key);
+        for segment in self.before.segments.iter() {
+            let may_hold = end_ns < hides_ns
+                && !sources.contains(&segment.about.id)
+                && segment.spans(key)
+                && segment.may_hold(self.before, hash)?;
+            if may_hold {
+                return Ok(hides_ns);
+            }
+        }
+        Ok(end_ns)
     }
 
     /// The merged segment takes the place of its sources.
     fn end_merge(&mut self, merge: Merge) -> Result<()> {
         let written = merge.writing.finish(&mut self.blocks, &mut self.filters)?;
         self.changed.over += merge.over;
-        let listed = self.catalog.segments.iter().map(|about| about.id);
-        let sources = listed.filter(|id| merge.sources.contains(id)).collect();
-        self.retire(&sources)?;
+        self.retire(&merge.sources)?;
         if let Some(segment) = written {
             self.catalog.segments.push(segment.about.clone());
             self.catalog.segments.sort_by_key(|about| about.id);
@@ -317,6 +364,16 @@ impl<'t, 'a> Segments<'t, 'a> {
         keys.map(|item| Ok(item.map_err(from_redb)?.0.value().to_vec()))
             .collect()
     }
+}
+
+/// How a merge went.
+enum Went {
+    /// There is more to read.
+    On,
+    /// After so many entries.
+    ToTheEnd(u64),
+    /// This segment cannot be read.
+    IntoDamage(u64),
 }
 
 /// Notes the list in the table of what the engine notes.

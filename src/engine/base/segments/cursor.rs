@@ -19,6 +19,8 @@ pub(in crate::engine::base) type Keys = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub(in crate::engine::base) struct Cursors {
     cursors: Vec<Cursor>,
     reverse: bool,
+    /// The segment that the last error was about.
+    pub(super) damaged: Option<u64>,
 }
 
 /// What one step met: the entry that counts, and how many there were of its key.
@@ -41,7 +43,11 @@ impl Cursors {
                 cursors.push(cursor);
             }
         }
-        Ok(Cursors { cursors, reverse })
+        Ok(Cursors {
+            cursors,
+            reverse,
+            damaged: None,
+        })
     }
 
     /// The next key.
@@ -49,7 +55,9 @@ impl Cursors {
         let mut best: Option<Entry> = None;
         let mut met = 0;
         for cursor in &mut self.cursors {
-            let Some(entry) = cursor.peek()? else { continue };
+            let segment = cursor.segment.about.id;
+            let peeked = cursor.peek().inspect_err(|_| self.damaged = Some(segment));
+            let Some(entry) = peeked? else { continue };
             let order = best.as_ref().map(|best| match self.reverse {
                 false => entry.key.cmp(&best.key),
                 true => best.key.cmp(&entry.key),
@@ -166,7 +174,8 @@ impl Cursor {
         let block = Block::decode(id, first, value.value())?;
         let next: Option<Arc<[u8]>> = block.next.map(Into::into);
         let is_expected = match &self.expected {
-            Expected::Any => true,
+            Expected::Any if self.reverse => next.as_ref().is_none_or(|next| end_before(&self.keys, next)),
+            Expected::Any => *first == *self.segment.about.first_key || begin_at(&self.keys, first),
             Expected::Key(key) if self.reverse => next.as_ref() == Some(key),
             Expected::Key(key) => **key == *first,
             Expected::Nothing => false,
@@ -195,15 +204,31 @@ impl Cursor {
             Expected::Any => false,
             // The next block, or backwards the one before, must have been met if the keys reach that far.
             Expected::Key(first) if self.reverse => {
-                let first_of_all = &self.segment.about.first_key;
-                first == first_of_all || !are_inside(&self.keys, first_of_all)
+                *first == self.segment.about.first_key || begin_at(&self.keys, first)
             }
-            Expected::Key(next) => !are_inside(&self.keys, next),
+            Expected::Key(next) => end_before(&self.keys, next),
         };
         match may_end {
             true => Ok(false),
             false => Err(damaged("a segment ends too soon")),
         }
+    }
+}
+
+/// Whether none of the keys lies before `first`.
+fn begin_at(keys: &Keys, first: &[u8]) -> bool {
+    match &keys.0 {
+        Bound::Included(from) | Bound::Excluded(from) => from.as_slice() >= first,
+        Bound::Unbounded => false,
+    }
+}
+
+/// Whether all keys lie before `next`.
+fn end_before(keys: &Keys, next: &[u8]) -> bool {
+    match &keys.1 {
+        Bound::Included(to) => to.as_slice() < next,
+        Bound::Excluded(to) => to.as_slice() <= next,
+        Bound::Unbounded => false,
     }
 }
 

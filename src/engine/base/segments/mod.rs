@@ -15,7 +15,7 @@
 mod append;
 mod change;
 mod cursor;
-mod plan;
+pub mod plan;
 mod read;
 mod write;
 
@@ -24,10 +24,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::codec::filter::Filter;
 use crate::codec::segment::{About, Catalog, damaged};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 pub(super) use append::Appender;
-pub(super) use change::{Changed, Merge, Segments, put_catalog};
+pub(super) use change::{Changed, Merges, Segments, put_catalog};
 pub(super) use cursor::Cursors;
 pub(in crate::engine) use read::Judged;
 pub(super) use read::read_catalog;
@@ -88,6 +88,11 @@ impl Segment {
     fn spans(&self, key: &[u8]) -> bool {
         *self.about.first_key <= *key && *key <= *self.about.last_key
     }
+}
+
+/// Whether an error says that bytes are not as they were written, and not that they cannot be read.
+fn is_damage(cause: &Error) -> bool {
+    cause.kind() == ErrorKind::Corrupt && !cause.is_of_disk()
 }
 
 /// The key that a block lies under.

@@ -12,14 +12,14 @@ const FOREVER: u8 = u8::MAX;
 /// So many segments of about one length are merged into one.
 const FAN_IN: usize = 8;
 /// Most entries of a merged segment: its filter has 5 MB, and lies in memory while the segment is written.
-pub(super) const MERGED_ENTRIES_MAX: u64 = 4_000_000;
+pub const MERGED_ENTRIES_MAX: u64 = 4_000_000;
 /// Most segments that are merged at once.
 const SOURCES_MAX: usize = 64;
 
 const NS_PER_SEC: u64 = 1_000_000_000;
 
 /// The class of an entry that is needed for `rest_ns` more.
-pub(super) fn class_of(hides_ns: u64, now_ns: u64) -> u8 {
+pub fn class_of(hides_ns: u64, now_ns: u64) -> u8 {
     if hides_ns == u64::MAX {
         return FOREVER;
     }
@@ -28,7 +28,7 @@ pub(super) fn class_of(hides_ns: u64, now_ns: u64) -> u8 {
 }
 
 /// The window that a moment lies in.
-pub(super) fn window_of(class: u8, now_ns: u64) -> u64 {
+pub fn window_of(class: u8, now_ns: u64) -> u64 {
     if class == FOREVER {
         return 0;
     }
@@ -36,7 +36,7 @@ pub(super) fn window_of(class: u8, now_ns: u64) -> u64 {
 }
 
 /// The sources of the merge that should begin next: numbers of segments that are not `busy` in another one.
-pub(super) fn next_merge(segments: &[&About], busy: &BTreeSet<u64>, now_ns: u64) -> Option<BTreeSet<u64>> {
+pub fn next_merge(segments: &[&About], busy: &BTreeSet<u64>, now_ns: u64) -> Option<BTreeSet<u64>> {
     let mut groups: BTreeMap<(u8, u64), Vec<&About>> = BTreeMap::new();
     for about in segments.iter().filter(|about| !busy.contains(&about.id)) {
         groups.entry((about.class, about.window)).or_default().push(about);

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use super::super::from_redb;
 use super::super::snapshot::{BaseSnapshot, Raw};
-use super::{Cursors, Segment, block_key, part_key, split_block_key};
+use super::{Cursors, Segment, block_key, is_damage, part_key, split_block_key};
 use crate::codec::filter::{self, Filter};
 use crate::codec::segment::{About, Block, Catalog, Entry, damaged, decode_part};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Segment {
     /// Its filter; made anew from the entries if it is damaged.
-    fn filter(&self, snapshot: &BaseSnapshot) -> Result<&Filter> {
+    pub(super) fn filter(&self, snapshot: &BaseSnapshot) -> Result<&Filter> {
         if let Some(filter) = self.filter.get() {
             return Ok(filter);
         }
@@ -22,6 +22,15 @@ impl Segment {
             read => read?,
         };
         Ok(self.filter.get_or_init(|| filter))
+    }
+
+    /// Whether it may have the key with this hash; `true` also if that cannot be told.
+    pub(super) fn may_hold(&self, snapshot: &BaseSnapshot, hash: u64) -> Result<bool> {
+        match self.filter(snapshot) {
+            Ok(filter) => Ok(filter.may_hold(hash)),
+            Err(cause) if is_damage(&cause) => Ok(true),
+            Err(cause) => Err(cause),
+        }
     }
 
     fn filter_of_entries(&self, blocks: &Raw) -> Result<Filter> {
@@ -71,34 +80,35 @@ fn read_filter(filters: &Raw, id: u64) -> Result<Filter> {
 }
 
 impl BaseSnapshot {
-    /// Gives `each` every entry of a key, whichever segment it lies in.
-    fn each_of_key(&self, key: &[u8], mut each: impl FnMut(Entry)) -> Result<()> {
+    /// The entry of a key that counts.
+    pub(in crate::engine::base) fn find_ending(&self, key: &[u8]) -> Result<Option<Entry>> {
         let hash = filter::hash(key);
+        let mut newest: Option<Entry> = None;
         for segment in self.segments.iter().filter(|segment| segment.spans(key)) {
             if segment.filter(self)?.may_hold(hash)
                 && let Some(entry) = segment.find(&self.blocks, key)?
+                && newest.as_ref().is_none_or(|newest| newest.at < entry.at)
             {
-                each(entry);
-            }
-        }
-        Ok(())
-    }
-
-    /// The entry of a key that counts.
-    pub(in crate::engine::base) fn find_ending(&self, key: &[u8]) -> Result<Option<Entry>> {
-        let mut newest: Option<Entry> = None;
-        self.each_of_key(key, |entry| {
-            if newest.as_ref().is_none_or(|newest| newest.at < entry.at) {
                 newest = Some(entry);
             }
-        })?;
+        }
         Ok(newest)
     }
 
-    /// Until when what is stored of a key has to be hidden; zero if there is nothing.
+    /// Until when what is stored of a key has to be hidden; zero if there is nothing. Of a segment that cannot be read as long
+    /// as any of its entries.
     pub(super) fn needed_until(&self, key: &[u8]) -> Result<u64> {
+        let hash = filter::hash(key);
         let mut until = 0;
-        self.each_of_key(key, |entry| until = until.max(entry.hides_ns))?;
+        for segment in self.segments.iter().filter(|segment| segment.spans(key)) {
+            if segment.may_hold(self, hash)? {
+                until = until.max(match segment.find(&self.blocks, key) {
+                    Ok(found) => found.map_or(0, |entry| entry.hides_ns),
+                    Err(cause) if is_damage(&cause) => segment.about.over_ns,
+                    Err(cause) => return Err(cause),
+                });
+            }
+        }
         Ok(until)
     }
 
