@@ -52,9 +52,10 @@ const FILTERS: Raw = TableDefinition::new("filters");
 const ENGINE: Raw = TableDefinition::new("engine");
 const APPLIED_KEY: &[u8] = b"applied";
 
-/// A full log half brings about as many remembered keys as a 128th of its bytes, and the base begins behind two halves: as many
-/// entries are merged by a transaction that brings nothing.
+/// A full log half brings about as many remembered keys as a 128th of its bytes, and the base begins behind two halves: so many
+/// entries, and never fewer than this, are merged by a transaction that brings nothing.
 const OFFSET_PER_ENTRY_BESIDES: u64 = 2 * 128;
+const ENTRIES_BESIDES_MIN: u64 = 512;
 
 /// Up to where the log has been put into the base, and what the frame of that sequence said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ impl Base {
                 spent: Spent::default(),
                 outside: Outside::default(),
                 known: Known::default(),
-                merges: Merges::new(offset / OFFSET_PER_ENTRY_BESIDES),
+                merges: Merges::new(ENTRIES_BESIDES_MIN.max(offset / OFFSET_PER_ENTRY_BESIDES)),
             }),
             kept_outside: AtomicU64::new(0),
         };

@@ -1,5 +1,7 @@
 //! Any bytes into every decoder: a value that encodes to the same bytes again, or an error; never a panic.
 
+use sprag::internals::filter::Filter;
+use sprag::internals::segment::{Block, BlockBuilder, Catalog, decode_part, encode_part};
 use sprag::internals::{Stamp, decode_frame, envelope, varint};
 use sprag::{Batch, Bincode, Codec as _, DynKey, Json, Key, KeyKind};
 
@@ -13,7 +15,7 @@ pub fn decode(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else {
         return;
     };
-    match choice % 6 {
+    match choice % 7 {
         0 => {
             if let Some(len) = decode_frame(STAMP, bytes) {
                 assert!(len <= bytes.len());
@@ -36,6 +38,7 @@ pub fn decode(input: &[u8]) {
         }
         3 => keys(bytes),
         4 => batch(bytes),
+        6 => segments(bytes),
         _ => {
             drop(Bincode::decode::<(String, Vec<Option<i64>>)>(bytes));
             drop(Json::decode::<Vec<(String, f64)>>(bytes));
@@ -56,6 +59,32 @@ fn keys(bytes: &[u8]) {
             key.encode(&mut again);
             assert_eq!(again, bytes);
         }
+    }
+}
+
+/// A block, a list, a part of a filter, a filter. What a block says in another way than it is written stays readable.
+fn segments(bytes: &[u8]) {
+    // Where the first key of a short last block lies.
+    let first = bytes.get(7..11).unwrap_or_default();
+    if let Ok(block) = Block::decode(1, first, bytes) {
+        let mut again = BlockBuilder::default();
+        for entry in block.entries() {
+            assert_eq!(block.find(&entry.key).expect("in the block"), Some(entry.clone()));
+            again.push(1, &entry);
+        }
+        let again = again.finish(block.next);
+        let same = Block::decode(1, first, &again).expect("a block");
+        assert!(same.entries().eq(block.entries()) && same.next == block.next);
+    }
+    if let Ok(catalog) = Catalog::decode(bytes) {
+        assert_eq!(catalog.encode(), bytes);
+    }
+    if let Ok((parts, rest)) = decode_part(1, 0, bytes) {
+        assert_eq!(encode_part(1, 0, parts, rest), bytes);
+    }
+    if let Some(filter) = Filter::of_bytes(bytes) {
+        assert_eq!(filter.bytes(), bytes);
+        let _ = filter.may_hold(u64::MAX);
     }
 }
 

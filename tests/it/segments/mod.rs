@@ -264,7 +264,11 @@ impl Scene {
     fn fill(&self) -> Result<(), Error> {
         let sequence = self.store().stats()?.sequence;
         self.store()
-            .put(FILLER, &(sequence % 3), &vec![sequence as u8; 12_000])
+            .put(
+                FILLER,
+                &(sequence % 3),
+                &vec![sequence as u8; self.half_bytes as usize / 6],
+            )
             .map(drop)
     }
 
