@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::load::{Load, Work};
 use crate::peer::Subject;
+use crate::peers;
 
 /// A workload with the races it is made of.
 pub struct Workload {
@@ -48,7 +49,7 @@ impl Plan {
             threads,
             slow_sync: Duration::ZERO,
             variant: "",
-            peers: |_| true,
+            peers: |subject| subject.group != peers::sprag::LARGE_HALVES.group,
             slice: 0.5,
             rounds: 7,
             grows: false,
@@ -169,14 +170,17 @@ fn threads(counts: &[usize], plan: impl Fn(usize) -> Plan) -> Vec<Plan> {
 
 fn without_floor(plan: Plan) -> Plan {
     Plan {
-        peers: |subject| subject.group != "floor",
+        peers: |subject| !["floor", peers::sprag::LARGE_HALVES.group].contains(&subject.group),
         slice: 0.3,
         ..plan
     }
 }
 
 fn hot() -> Vec<Plan> {
-    let mut plans = threads(&[1, 8, 64], |threads| Plan::new(Work::Hot, RECORDS, threads));
+    let mut plans = threads(&[1, 8, 64], |threads| Plan {
+        peers: |_| true,
+        ..Plan::new(Work::Hot, RECORDS, threads)
+    });
     // With 4 KiB a store of as many records would be mostly the copying of it.
     plans.extend(threads(&[1, 8], |threads| {
         let mut plan = Plan::new(Work::Hot, RECORDS / 5, threads);
@@ -185,7 +189,9 @@ fn hot() -> Vec<Plan> {
     }));
     plans.extend(threads(&[1, 8], |threads| Plan {
         slow_sync: Duration::from_millis(2),
-        peers: |subject| subject.durability == crate::peer::Durability::Sync,
+        peers: |subject| {
+            subject.durability == crate::peer::Durability::Sync && subject.group != peers::sprag::LARGE_HALVES.group
+        },
         ..Plan::new(Work::Hot, RECORDS, threads)
     }));
     plans
@@ -197,7 +203,13 @@ fn reads(work: Work) -> Vec<Plan> {
         let mut plan = Plan {
             peers: |subject| {
                 subject.durability == crate::peer::Durability::Sync
-                    && !["floor", "sqlite grouped", "fjall grouped"].contains(&subject.group)
+                    && ![
+                        "floor",
+                        "sqlite grouped",
+                        "fjall grouped",
+                        peers::sprag::LARGE_HALVES.group,
+                    ]
+                    .contains(&subject.group)
             },
             variant,
             slice: 0.4,

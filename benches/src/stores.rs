@@ -61,7 +61,7 @@ fn label(subject: &Subject, load: &Load) -> String {
         _ => "records",
     };
     let by = match subject.group {
-        "sprag" => machine::commit_of_library(),
+        group if group.starts_with("sprag") => machine::commit_of_library(),
         _ => String::new(),
     };
     let Load {

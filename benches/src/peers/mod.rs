@@ -12,11 +12,12 @@ pub mod sqlite;
 
 /// Everybody, the yardsticks first. What is not here: `denokv_sqlite` binds another version of SQLite than `rusqlite`, and
 /// a program can hold one of them only.
-pub const ALL: [Subject; 12] = [
+pub const ALL: [Subject; 13] = [
     floor::FDATASYNC,
     floor::DSYNC,
     sprag::SYNC,
     sprag::BUFFERED,
+    sprag::LARGE_HALVES,
     sqlite::ONE_CONNECTION,
     sqlite::CONNECTION_EACH,
     sqlite::NORMAL,

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ::sprag::{Condition, Keep, Keys, Level, Once, OnceKey, Options, Store, Table, Transitioned, WriteTx, Written};
+use ::sprag::{
+    Condition, Keep, Keys, Level, Once, OnceKey, Options, Store, Table, Transitioned, WriteTx, Written, limits,
+};
 
 use crate::contents::Contents;
 use crate::load::{KEEP_DAYS, SCOPE};
@@ -42,7 +44,17 @@ pub const SYNC: Subject = Subject {
     durability: Durability::Sync,
     files: "sprag",
     lot_bytes: LOT_BYTES,
-    open: |folder, setup| Sprag::open(folder, Level::Sync, setup),
+    open: |folder, setup| Sprag::open(folder, Level::Sync, limits::LOG_HALF_BYTES_DEFAULT, setup),
+};
+
+/// Sprag with log halves of 16 MiB, which trade memory for fewer bytes written.
+pub const LARGE_HALVES: Subject = Subject {
+    name: "sprag, halves of 16 MiB",
+    group: "sprag, halves of 16 MiB",
+    durability: Durability::Sync,
+    files: "sprag-large-halves",
+    lot_bytes: LOT_BYTES,
+    open: |folder, setup| Sprag::open(folder, Level::Sync, 16 << 20, setup),
 };
 
 /// Sprag that answers before the sync.
@@ -52,7 +64,7 @@ pub const BUFFERED: Subject = Subject {
     durability: Durability::Buffered,
     files: "sprag",
     lot_bytes: LOT_BYTES,
-    open: |folder, setup| Sprag::open(folder, Level::Buffered, setup),
+    open: |folder, setup| Sprag::open(folder, Level::Buffered, limits::LOG_HALF_BYTES_DEFAULT, setup),
 };
 
 /// An open store.
@@ -62,10 +74,12 @@ struct Sprag {
 }
 
 impl Sprag {
-    fn open(folder: &Path, level: Level, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
+    /// A store that is there has the halves that it was made with.
+    fn open(folder: &Path, level: Level, half: u64, setup: Setup) -> Result<Box<dyn Peer>, Failure> {
         let level = if setup.filling { Level::Buffered } else { level };
         let store = Options::new()
             .level(level)
+            .log_half_bytes(half)
             .cache_bytes(super::cache_bytes(setup))
             .open_or_create(folder.join(FILE))?;
         Ok(Box::new(Sprag { store }))
