@@ -80,7 +80,7 @@ pub mod internals {
     pub use crate::codec::{encode_key, encode_verified, envelope, varint};
     pub use crate::dedupe::decide::{Delivery, OnceVerdict, Remembering, decide_once};
     pub use crate::disk::create::patiently;
-    pub use crate::engine::{Gather, Window};
+    pub use crate::engine::{Gather, Memory, Span, Window};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
@@ -113,6 +113,20 @@ pub mod internals {
     /// Length in bytes of the good frame at the start of `bytes`, if there is one.
     pub fn decode_frame(stamp: Stamp, bytes: &[u8]) -> Option<usize> {
         crate::codec::frame::decode(stamp, bytes).map(|frame| frame.len)
+    }
+
+    /// Appends the frame of one commit to `out`, and gives its length in bytes.
+    pub fn encode_frame(stamp: Stamp, sequence: u64, ops: &[(&[u8], Option<&[u8]>)], out: &mut Vec<u8>) -> usize {
+        let header = crate::codec::frame::Header {
+            sequence,
+            life: 0,
+            previous_life: None,
+            synced: sequence.saturating_sub(1),
+            retention_ns: 0,
+            highest_wall_ns: 0,
+            last_wall_ns: 0,
+        };
+        crate::codec::frame::encode(stamp, &header, ops.iter().copied(), out)
     }
 
     /// Whether a range has the encoded key.

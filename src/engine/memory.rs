@@ -16,9 +16,9 @@ use crate::codec::filter::{self, Filter};
 use crate::sync::{Arc, RwLock};
 
 /// Bytes shared between snapshots.
-pub(crate) type Bytes = Arc<[u8]>;
+pub type Bytes = Arc<[u8]>;
 /// A key with its newest value, or its removal.
-pub(crate) type Entry = (Bytes, Option<Bytes>);
+pub type Entry = (Bytes, Option<Bytes>);
 
 /// For how many keys the filter has room. A half of the usual length takes fewer, of short values; in a longer one the filter
 /// says less.
@@ -28,7 +28,7 @@ const PAGE: usize = 64;
 
 /// A state of an ordered map from keys to their changes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     table: Arc<RwLock<Table>>,
     /// Of what sequence the newest change is that this state shows.
     upto: u64,
@@ -51,12 +51,13 @@ impl Default for Table {
 }
 
 impl Memory {
-    pub(crate) fn new() -> Memory {
+    /// No changes.
+    pub fn new() -> Memory {
         Memory::default()
     }
 
     /// Adds a change of the commit `sequence`, which this state shows from now on; older states do not.
-    pub(crate) fn insert(&mut self, sequence: u64, key: Bytes, value: Option<Bytes>) {
+    pub fn insert(&mut self, sequence: u64, key: Bytes, value: Option<Bytes>) {
         self.upto = sequence;
         let version = Version { sequence, value };
         let mut table = self.table.write();
@@ -79,7 +80,7 @@ impl Memory {
     }
 
     /// Takes the map back to this state: what came after it is dropped.
-    pub(crate) fn roll_back(&self) {
+    pub fn roll_back(&self) {
         self.table
             .write()
             .map
@@ -87,7 +88,7 @@ impl Memory {
     }
 
     /// `None`: says nothing of this key. `Some(None)`: the key was removed.
-    pub(crate) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let (hash, sought) = (filter::hash(key), Sought::new(key));
         let table = self.table.read();
         if !table.filter.may_hold(hash) {
@@ -98,12 +99,12 @@ impl Memory {
     }
 
     /// All changes in key order.
-    pub(crate) fn iter(&self) -> Entries {
+    pub fn iter(&self) -> Entries {
         self.entries(Bound::Unbounded, Bound::Unbounded, false)
     }
 
     /// The changes inside a span, which must not be empty, in its order.
-    pub(crate) fn range(&self, span: &Span) -> Entries {
+    pub fn range(&self, span: &Span) -> Entries {
         self.entries(span.from.clone(), span.to.clone(), span.reverse)
     }
 
@@ -153,7 +154,7 @@ impl Versions {
 }
 
 /// Changes of one state, page by page, so that no writer waits for a scan.
-pub(crate) struct Entries {
+pub struct Entries {
     memory: Memory,
     /// What is left to read.
     from: Bound<Bytes>,

@@ -43,6 +43,7 @@ use crate::sync::{JoinHandle, Mutex, MutexGuard};
 
 use base::{Applied, Base};
 use log::{LogEnv, Mark, Position};
+#[cfg(not(feature = "test-util"))]
 use memory::Memory;
 use shared::{Frozen, Shared};
 
@@ -52,10 +53,13 @@ pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub(crate) use handle::Engine;
 pub use log::Level;
 pub(crate) use look::at_rest;
-pub(crate) use memory::Bytes;
+pub use memory::Bytes;
+#[cfg(feature = "test-util")]
+pub use memory::Memory;
 pub(crate) use open::{Settings, create};
 pub(crate) use space::Space;
-pub(crate) use view::{Layer, Merge, Span, View};
+pub use view::Span;
+pub(crate) use view::{Layer, Merge, View};
 pub(crate) use writer::Writer;
 use writer::fit;
 

@@ -29,10 +29,13 @@ pub(crate) type Layer<'a> = Box<dyn Iterator<Item = Result<Entry>> + 'a>;
 
 /// Which keys a scan covers, and from which end. All of them lie in one key space.
 #[derive(Clone, Debug)]
-pub(crate) struct Span {
-    pub(crate) from: Bound<Bytes>,
-    pub(crate) to: Bound<Bytes>,
-    pub(crate) reverse: bool,
+pub struct Span {
+    /// The lowest key.
+    pub from: Bound<Bytes>,
+    /// The highest key.
+    pub to: Bound<Bytes>,
+    /// From the highest key on.
+    pub reverse: bool,
 }
 
 impl Span {
@@ -46,7 +49,7 @@ impl Span {
     }
 
     /// Whether no key can lie inside. Ordered maps panic on such bounds, so this is asked before.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
             (Bound::Included(from), Bound::Included(to)) => from > to,
             (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,

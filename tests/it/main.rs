@@ -36,6 +36,7 @@ mod kit;
 mod listing;
 mod look;
 mod machine;
+mod memory_table;
 mod migrate;
 mod migrate_kill;
 mod model;

@@ -1,0 +1,127 @@
+//! The memory table against a map of the standard library: every clone stays what it was, whatever comes
+//! behind it, and a rollback leaves nothing of what it took back.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::random::{Random, seed};
+use sprag::internals::{Memory, Span};
+
+type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Few enough that keys meet again, of lengths on both sides of what is compared in place, and some with zeros at the end.
+fn key(random: &mut Random) -> Vec<u8> {
+    let len = [0, 1, 3, 15, 16, 17, 20][random.below(7) as usize];
+    let mut key = vec![0; len];
+    if let Some(last) = key.last_mut() {
+        *last = random.below(4) as u8;
+    }
+    if len > 1 {
+        key[0] = random.below(2) as u8;
+    }
+    key
+}
+
+fn bound(random: &mut Random) -> Bound<Vec<u8>> {
+    match random.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key(random)),
+        _ => Bound::Excluded(key(random)),
+    }
+}
+
+fn shared(bound: &Bound<Vec<u8>>) -> Bound<Arc<[u8]>> {
+    bound.as_ref().map(|key| key.as_slice().into())
+}
+
+fn owned((key, value): (Arc<[u8]>, Option<Arc<[u8]>>)) -> (Vec<u8>, Option<Vec<u8>>) {
+    (key.to_vec(), value.map(|value| value.to_vec()))
+}
+
+fn compare(random: &mut Random, table: &Memory, model: &Model) {
+    for _ in 0..4 {
+        let key = key(random);
+        let found = table.get(&key).map(|change| change.map(|value| value.to_vec()));
+        assert_eq!(found, model.get(&key).cloned(), "key={key:?}");
+    }
+    let all: Model = table.iter().map(owned).collect();
+    assert_eq!(all, *model);
+    let (from, to) = (bound(random), bound(random));
+    let mut span = Span {
+        from: shared(&from),
+        to: shared(&to),
+        reverse: false,
+    };
+    if span.is_empty() {
+        return;
+    }
+    let mut expected: Vec<_> = model
+        .range((from, to))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    assert_eq!(table.range(&span).map(owned).collect::<Vec<_>>(), expected, "{span:?}");
+    span.reverse = true;
+    expected.reverse();
+    assert_eq!(table.range(&span).map(owned).collect::<Vec<_>>(), expected, "{span:?}");
+}
+
+#[test]
+fn a_clone_stays_what_it_was_and_a_rollback_goes_on_from_it() {
+    let mut random = Random::new(seed());
+    for _ in 0..40 {
+        // States of one table from the oldest to the newest, each with the sequence of its last commit.
+        let mut states = vec![(Memory::new(), Model::new(), 0)];
+        for step in 0..400_u32 {
+            if random.below(16) == 0 {
+                let kept = random.below(states.len() as u64) as usize;
+                states.truncate(kept + 1);
+                states[kept].0.roll_back();
+            }
+            let (mut table, mut model, mut sequence) = states.last().expect("never empty").clone();
+            sequence += 1;
+            for _ in 0..=random.below(3) {
+                let key = key(&mut random);
+                let value = (random.below(3) > 0).then(|| step.to_le_bytes().to_vec());
+                table.insert(sequence, key.as_slice().into(), value.as_deref().map(Into::into));
+                model.insert(key, value);
+            }
+            states.push((table, model, sequence));
+            let (table, model, _) = &states[random.below(states.len() as u64) as usize];
+            compare(&mut random, table, model);
+        }
+    }
+}
+
+#[test]
+fn readers_see_whole_states_while_one_thread_adds() {
+    const CHANGES: u64 = 20_000;
+    let newest = std::sync::Mutex::new((Memory::new(), 0_u64));
+    let key = |number: u64| Arc::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let (table, len) = newest.lock().expect("nobody panics").clone();
+                    assert_eq!(table.iter().count() as u64, len);
+                    for number in len.saturating_sub(50)..len {
+                        assert_eq!(
+                            table.get(&key(number)),
+                            Some(Some(key(number))),
+                            "number={number}, len={len}"
+                        );
+                    }
+                    assert_eq!(table.get(&key(len)), None, "len={len}");
+                    if len == CHANGES {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut table = Memory::new();
+        for number in 0..CHANGES {
+            table.insert(number + 1, key(number), Some(key(number)));
+            *newest.lock().expect("nobody panics") = (table.clone(), number + 1);
+        }
+    });
+}
