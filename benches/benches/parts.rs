@@ -15,8 +15,8 @@ use sprag::{Condition, Keep, Keys, Once, OnceKey, Store, Table, Written};
 
 const RECORDS: Table<u64, String> = Table::new("records");
 const EXTRAS: Table<u64, String> = Table::new("extras");
-/// Records before the first commit.
-const COUNT: u64 = 10_000;
+/// Records before the first commit: so many that no thread falls behind by a whole lap while it waits for a processor.
+const COUNT: u64 = 100_000;
 /// Changes in a memory table when its half of the log is full of commits of this load.
 const CHANGES: u64 = 16_000;
 const SCAN: u64 = 1_000;
@@ -38,9 +38,13 @@ fn value_of(number: u64) -> String {
 /// A store in memory with the records that the commits expect.
 fn store() -> sprag::Result<Store> {
     let store = Store::in_memory()?;
-    store.write(|tx| {
-        (0..COUNT).try_for_each(|record| tx.put(RECORDS, &record, &value_of(u64::MAX - record)).map(drop))
-    })?;
+    let records: Vec<u64> = (0..COUNT).collect();
+    for some in records.chunks(1_000) {
+        store.write(|tx| {
+            some.iter()
+                .try_for_each(|record| tx.put(RECORDS, record, &value_of(u64::MAX - record)).map(drop))
+        })?;
+    }
     Ok(store)
 }
 
