@@ -94,14 +94,17 @@ fn any_bytes_are_a_filter_or_none() {
     assert!(!Filter::of_bytes(&[0; 64]).expect("a block").may_hold(7));
 }
 
+/// `at`, `hides` and value of an entry.
+type Rest = (u64, Option<u64>, Option<Vec<u8>>);
+
 /// Entries with keys of few letters, so that some are the beginning of others, in their order.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..60));
     let rest = (any::<u64>(), any::<Option<u64>>(), value);
     let key = prop::collection::vec(0..3_u8, 1..12);
     let entries = prop::collection::btree_map(key, rest, 1..40);
-    entries.prop_map(|entries: BTreeMap<_, _>| {
-        let entry = |(key, (at, hides, value)): (Vec<u8>, (u64, Option<u64>, Option<Vec<u8>>))| {
+    entries.prop_map(|entries: BTreeMap<Vec<u8>, Rest>| {
+        let entries = entries.into_iter().map(|(key, (at, hides, value))| {
             let end = value
                 .as_deref()
                 .and_then(|value| value.first_chunk())
@@ -112,8 +115,8 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
                 hides_ns: hides.or(end).unwrap_or(u64::MAX),
                 value: value.map(Into::into),
             }
-        };
-        entries.into_iter().map(entry).collect()
+        });
+        entries.collect()
     })
 }
 
@@ -156,6 +159,47 @@ fn a_block_gives_back_its_entries_under_its_key_and_segment_and_under_no_other()
         }
         Ok(())
     });
+}
+
+/// Bytes that were made by a program of another language, from docs/FORMAT.md.
+#[test]
+fn a_block_and_a_list_are_byte_for_byte_as_the_format_says() {
+    let kept = |name: &str| {
+        let path = format!("{}/tests/it/fuzzed/corpus/decoders/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).expect("a kept input")[1..].to_vec()
+    };
+    let value = |rest: &[u8]| Some([&(1_u64 << 40).to_be_bytes(), rest].concat().into());
+    let entry = |key: &[u8], at, hides_ns, value| Entry {
+        key: key.into(),
+        at,
+        hides_ns,
+        value,
+    };
+    let entries = [
+        entry(b"abcd", 300, 1 << 40, value(b"result")),
+        entry(b"abce", 301, u64::MAX, None),
+        entry(b"b", 302, 1 << 50, value(b"xy")),
+    ];
+    assert_eq!(block_of(1, &entries, None), kept("segment-block"));
+    let catalog = Catalog {
+        next_id: 9,
+        segments: vec![About {
+            id: 3,
+            class: 5,
+            window: 17,
+            entries: 500,
+            values: 499,
+            first_end_ns: 1 << 40,
+            over_ns: 1 << 41,
+            first_key: Arc::from(&b"abcd"[..]),
+            last_key: Arc::from(&b"xyz"[..]),
+        }],
+        unfinished: vec![7],
+        dropping: vec![1, 2],
+    };
+    assert_eq!(catalog.encode(), kept("segment-list"));
+    let part: Vec<u8> = (0..64).collect();
+    assert_eq!(encode_part(1, 0, 1, &part), kept("segment-filter-part"));
 }
 
 #[test]
@@ -233,7 +277,6 @@ fn a_block_is_full_before_it_is_longer_than_a_page() {
     let mut random = Random::new(seed());
     for _ in 0..30 {
         let mut block = BlockBuilder::default();
-        let mut entries = 0;
         let longest = [10, 100, 1500][random.below(3) as usize];
         for number in 0_u64.. {
             let entry = kept(&number.to_be_bytes(), 1, &vec![7; random.below(longest) as usize]);
@@ -243,12 +286,11 @@ fn a_block_is_full_before_it_is_longer_than_a_page() {
                 assert!(8 + first.len() + bytes.len() <= PAGE, "bytes={}", bytes.len());
                 assert!(
                     PAGE - bytes.len() < 200 + longest as usize,
-                    "hardly full, entries={entries}"
+                    "hardly full, entries={number}"
                 );
                 break;
             }
             block.push(1, &entry);
-            entries += 1;
         }
     }
     let long = kept(b"k", 1, &[7; 10_000]);

@@ -53,6 +53,9 @@ fn places_of_blocks(bytes: &[u8]) -> Vec<usize> {
     (BASE_AT as usize..bytes.len()).filter(is_key).collect()
 }
 
+/// Damages a filter that begins there.
+type Damage<'a> = &'a dyn Fn(&mut [u8], usize);
+
 #[derive(Debug, Default)]
 struct Fates(BTreeMap<&'static str, u64>);
 
@@ -230,14 +233,16 @@ fn a_damaged_filter_is_made_anew_and_a_check_names_it() {
     scene.store = None;
     for (at, len) in places {
         // The whole of it, one bit, and its number in front.
-        let kinds: [&dyn Fn(&mut [u8], usize); 3] = [
+        let kinds: [Damage<'_>; 3] = [
             &|bytes, at| bytes[at..at + len].fill(0),
             &|bytes, at| bytes[at + len / 2] ^= 4,
             &|bytes, at| bytes[at - 4] ^= 1,
         ];
         for damage in kinds {
             let mut damaged = bytes.clone();
-            at.iter().for_each(|at| damage(&mut damaged, *at));
+            for at in &at {
+                damage(&mut damaged, *at);
+            }
             let disk = SimDisk::from_image(damaged);
             let checked = scene.options().check_on(shared(&disk), |_| ()).expect("a look");
             let rules: Vec<_> = checked.findings.iter().map(|finding| finding.rule.name()).collect();

@@ -47,7 +47,7 @@ impl Judge {
         };
         let next = found != of(&self.acknowledged);
         assert!(!next || found == of(&self.next), "{what}: a key is missed or came back");
-        if self.random.below(6) == 0 {
+        if self.random.below(12) == 0 {
             self.in_full(scene, what);
         }
     }
@@ -86,7 +86,7 @@ impl Judge {
         let seed = judge.random.below(u64::MAX);
         let what = format!("event {}, {:?}, seed {seed}", event.index, event.kind);
         judge.judge(clock, disk.power_loss_during(event, seed, CrashPlan::Any), &what);
-        if seed % 4 == 0 {
+        if seed.is_multiple_of(4) {
             judge.judge(clock, disk.kill(), &format!("{what}, killed"));
         }
     }

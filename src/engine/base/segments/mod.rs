@@ -7,7 +7,7 @@
 //!
 //! Owns the tables of blocks and filters, and the list of what counts. A segment never changes and its number is never given
 //! again, so what is known of one stays true. Of several entries of a key the one with the highest `at` counts, whichever
-//! segment it lies in; an entry stays until what it hides is over.
+//! segment it lies in; an entry stays until what it hides is over or gone.
 //!
 //! After Bentley and Saxe, "Decomposable searching problems" (1980), and O'Neil et al., "The log-structured merge-tree"
 //! (1996).

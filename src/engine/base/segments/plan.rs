@@ -18,7 +18,7 @@ const SOURCES_MAX: usize = 64;
 
 const NS_PER_SEC: u64 = 1_000_000_000;
 
-/// The class of an entry that is needed for `rest_ns` more.
+/// The class of an entry that is needed until `hides_ns`.
 pub fn class_of(hides_ns: u64, now_ns: u64) -> u8 {
     if hides_ns == u64::MAX {
         return FOREVER;

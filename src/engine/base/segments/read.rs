@@ -112,7 +112,7 @@ impl BaseSnapshot {
         Ok(until)
     }
 
-    /// How many entries the segments have, those that do not count any more included.
+    /// The segments that count, by their numbers.
     pub(in crate::engine) fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments.iter().map(|segment| segment.about.id)
     }
