@@ -5,7 +5,7 @@
 //! handed over and not made durable is in doubt until a later hand-over succeeds.
 //!
 //! A round is one hand-over. Others stage while it runs; what they staged is the next round, taken as a whole, for which its
-//! leader may have waited a moment for further members (`gather`, which decides about speed and nothing else). If a
+//! leader may have waited a few milliseconds for further members (`gather`, which decides about speed and nothing else). If a
 //! round fails, what was not yet handed over is dropped together with its epoch, and its sequences are given again: a
 //! ticket therefore names its epoch, and its sequence means nothing without it.
 //!

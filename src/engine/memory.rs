@@ -136,9 +136,12 @@ struct Version {
 impl Versions {
     /// What a state up to this sequence shows.
     fn shown(&self, upto: u64) -> Option<&Option<Bytes>> {
-        let versions = std::iter::once(&self.newest).chain(self.older.iter().rev());
-        let mut shown = versions.skip_while(|version| version.sequence > upto);
-        shown.next().map(|version| &version.value)
+        if self.newest.sequence <= upto {
+            return Some(&self.newest.value);
+        }
+        let shown = self.older.partition_point(|version| version.sequence <= upto);
+        let version = self.older.get(shown.checked_sub(1)?)?;
+        Some(&version.value)
     }
 
     /// Drops what is newer. Whether anything is left.

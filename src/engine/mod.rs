@@ -49,6 +49,7 @@ use shared::{Frozen, Shared};
 
 #[cfg(feature = "test-util")]
 pub use crate::group::gather::{Gather, Window};
+#[cfg(feature = "test-util")]
 pub use base::plan;
 pub(crate) use copy::{Copied, Identity, Original, check_replaceable};
 pub(crate) use handle::Engine;

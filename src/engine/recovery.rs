@@ -122,14 +122,23 @@ impl Run {
             self.last = Applied {
                 sequence: frame.header.sequence,
                 life: frame.header.life,
-                time: RetentionMark {
-                    now_ns: frame.header.retention_ns,
-                    highest_wall_ns: frame.header.highest_wall_ns,
-                    last_wall_ns: frame.header.last_wall_ns,
-                },
+                time: later(self.last.time, &frame.header),
             };
         }
         self.len > before
+    }
+}
+
+/// The time of a frame, unless the one before it is ahead: a checkpoint acts by the time of its freeze, and a commit that
+/// was begun before it may come behind it.
+fn later(before: RetentionMark, header: &Header) -> RetentionMark {
+    if header.retention_ns < before.now_ns {
+        return before;
+    }
+    RetentionMark {
+        now_ns: header.retention_ns,
+        highest_wall_ns: header.highest_wall_ns,
+        last_wall_ns: header.last_wall_ns,
     }
 }
 

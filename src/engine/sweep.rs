@@ -1,7 +1,7 @@
 //! The sweep: entries that are over leave the base now instead of with later checkpoints.
 //!
-//! A sweep is a checkpoint of what the log holds, and then short transactions on the base that drop by the index of ends
-//! until none is over. The writer lock is held for the checkpoint only, as by any stager that needs room; a checkpoint
+//! A sweep is a checkpoint of what the log holds, and then short transactions on the base that write segments anew without
+//! what is over, until none holds any. The writer lock is held for the checkpoint only, as by any stager that needs room; a checkpoint
 //! of somebody else may come between two of the transactions.
 //!
 //! Invariant: a sweep drops what is over by the time that the base itself notes, so that no crash can turn time back to

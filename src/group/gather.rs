@@ -6,6 +6,10 @@
 
 use std::time::Duration;
 
+/// Longest time that a leader waits for members: nobody hears later than that for it.
+const WAIT_MAX: Duration = Duration::from_millis(5);
+/// Shortest: a wait for less takes as long, since the system wakes nobody on the microsecond.
+const WAIT_MIN: Duration = Duration::from_micros(10);
 /// Part of the length of a round that a leader waits at most.
 const PART: u32 = 2;
 /// Most rounds in a row in which nobody waits, after those who were waited for did not come.
@@ -44,8 +48,8 @@ impl Gather {
 
     /// For whom a leader waits that would take `staged`; `None` if it takes them now.
     pub fn window(&self, staged: u64) -> Option<Window> {
-        let at_most = self.lengths[0].min(self.lengths[1]) / PART;
-        (self.resting == 0 && staged < self.under_way).then_some(Window {
+        let at_most = (self.lengths[0].min(self.lengths[1]) / PART).min(WAIT_MAX);
+        (self.resting == 0 && at_most >= WAIT_MIN && staged < self.under_way).then_some(Window {
             until: self.under_way,
             at_most,
         })

@@ -4,6 +4,8 @@ use sprag::internals::{Gather, Window};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const US15: Duration = Duration::from_micros(15);
+const SECS8: Duration = Duration::from_secs(8);
 const MS2: Duration = Duration::from_millis(2);
 const MS90: Duration = Duration::from_millis(90);
 
@@ -27,7 +29,7 @@ fn until(until: u64, at_most: Duration) -> Window {
 
 #[test]
 fn a_leader_waits_for_those_who_were_under_way_half_as_long_as_a_round_takes() {
-    let table: [Row; 9] = [
+    let table: [Row; 11] = [
         ("the first round", &[], 1, None),
         ("one thread alone", &[(1, 0, MS2), (1, 0, MS2)], 1, None),
         (
@@ -57,6 +59,13 @@ fn a_leader_waits_for_those_who_were_under_way_half_as_long_as_a_round_takes() {
             1,
             Some(until(2, MS)),
         ),
+        (
+            "a disk that hangs",
+            &[(8, 0, MS90), (8, 0, SECS8)],
+            3,
+            Some(until(8, Duration::from_millis(5))),
+        ),
+        ("a disk that takes no time", &[(8, 0, US15), (8, 0, US15)], 3, None),
     ];
     for (what, rounds, staged, expected) in table {
         assert_eq!(after(rounds).window(staged), expected, "{what}");

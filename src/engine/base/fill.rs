@@ -15,7 +15,7 @@ use crate::error::Result;
 
 impl Base {
     /// Makes a base behind `offset` of a file under construction that holds `entries`, which come in the order of their
-    /// keys. Takes no more memory than the cache. Closed and synced when this returns.
+    /// keys. Takes the cache, the filters of all remembered keys, and 4 MB for each class that they are of. Closed and synced when this returns.
     pub(crate) fn create(
         disk: Arc<Watched>,
         offset: u64,

@@ -2,7 +2,7 @@
 //!
 //! redb answers an error for ever once it met one, and a checkpoint that fails gives its opening up. A reader that meets such
 //! an end goes on with the opening that took its place, if that shows the same state; a state differs from the one with the
-//! same `applied` only by entries that are over.
+//! same `applied` only by entries that are over or hidden, and by which segments the others lie in.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};

@@ -181,8 +181,28 @@ fn a_block_whose_key_lost_a_bit_is_corrupt_and_no_key_of_it_reads_as_if_it_were_
     }
     println!("{fates:?}");
     assert!(fates.of("corrupt") > 50, "{fates:?}");
-    // What cannot be read is not merged, and everything else goes on.
-    assert!(fates.of("swept") > 10 && fates.of("stopped") == 0, "{fates:?}");
+}
+
+#[test]
+fn an_entry_that_lost_a_bit_of_its_key_harms_its_block_and_stops_neither_checkpoints_nor_sweeps() {
+    let image = image();
+    let mut random = Random::new(seed());
+    let mut fates = Fates::default();
+    let name = [&[SCOPE.len() as u8], SCOPE.as_bytes()].concat();
+    let len = name.len() + 8;
+    let is_entry = |at: &usize| image.bytes[*at] as usize == len && image.bytes[*at + 1..].starts_with(&name);
+    let places: Vec<usize> = (BASE_AT as usize..image.bytes.len() - 1).filter(is_entry).collect();
+    assert!(places.len() > 300, "entries={}", places.len());
+    for _ in 0..trials(40, 1000) {
+        let at = places[random.below(places.len() as u64) as usize] + 1 + name.len() + random.below(8) as usize;
+        let mut bytes = image.bytes.clone();
+        bytes[at] ^= 1 << random.below(8);
+        judge(bytes, &format!("byte {at}"), true, &mut fates);
+    }
+    println!("{fates:?}");
+    // The list of segments names keys as well, and is refused.
+    assert!(fates.of("corrupt") > 10 && fates.of("stopped") == 0, "{fates:?}");
+    assert_eq!(fates.of("swept") + fates.of("refused"), trials(40, 1000));
 }
 
 #[test]

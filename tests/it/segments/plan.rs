@@ -138,7 +138,9 @@ fn no_merged_segment_is_larger_than_its_filter_may_be() {
     let plan = |lengths: &[u64], now| planned(&of_lengths(1, 0, lengths), &[], now);
     let eighth = MERGED_ENTRIES_MAX / 8;
     assert_eq!(plan(&[eighth; 8], 0), Some((0..8).collect()));
-    assert_eq!(plan(&[eighth + 1; 8], 0), None);
+    assert_eq!(plan(&[eighth + 1; 8], 0), Some((0..7).collect()), "as many as fit");
+    let few = [&[10; 7], &[MERGED_ENTRIES_MAX / 3; 8][..]].concat();
+    assert_eq!(plan(&few, 0), None, "small ones would be merged again and again");
     assert_eq!(plan(&[eighth; 9], 0), Some((0..8).collect()), "as many as fit");
     let closed = 2 * SEC;
     assert_eq!(plan(&[MERGED_ENTRIES_MAX - 5, 5], closed), Some(vec![0, 1]));

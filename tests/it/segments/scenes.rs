@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sprag::Keep;
+use sprag::testkit::SimDisk;
+use sprag::{Error, Keep, ManualClock};
 
-use super::{Scene, listed, secs};
+use super::{FILLER, HALF_BYTES, Op, SCOPE, Scene, commit, listed, secs};
+use crate::common::{shared, small_with};
 
 /// The key that a scene is about; it lies in the middle of the others.
 const KEY: u64 = 45_000;
@@ -180,6 +182,9 @@ fn a_merge_that_a_close_or_a_kill_cuts_off_begins_anew_and_what_it_wrote_is_drop
             scene.fill().expect("written");
             scene.close();
         }
+        // The first one begins nothing that it cannot end.
+        scene.checkpoints_more(1);
+        assert_eq!(scene.catalog().unfinished, Vec::<u64>::new());
         scene.checkpoints_more(1);
         let catalog = scene.catalog();
         assert!(!catalog.unfinished.contains(&cut_off[0]), "{catalog:?}");
@@ -218,4 +223,50 @@ fn at_the_last_instant_of_a_clock_what_is_kept_for_ever_is_there_and_a_sweep_end
     scene.checkpoint();
     scene.must_be_right("in the base at the last instant");
     assert_eq!(listed(scene.store()).into_keys().collect::<Vec<_>>(), [1, 2, 7]);
+}
+
+/// A checkpoint goes by the time of its freeze, and the commit that caused it was begun before: had that commit the last word
+/// on the time, what the checkpoint took for over would be alive again behind it.
+#[test]
+fn a_commit_that_was_begun_before_its_checkpoint_takes_no_time_back() {
+    let (disk, clock) = (SimDisk::new(), ManualClock::new());
+    let options = || {
+        small_with(&clock)
+            .log_half_bytes(HALF_BYTES)
+            .max_offline(Duration::ZERO)
+    };
+    let store = options().create_on(shared(&disk)).expect("a store");
+    let once = |key, keep| Op::Once { key, keep, result: key };
+    commit(&store, &[once(1, secs(10)), once(2, secs(15))], 0).expect("written");
+    store.sweep().expect("both are in the base");
+    clock.advance(Duration::from_secs(5));
+    commit(&store, &[Op::Forget { key: 1 }], 0).expect("written");
+    for number in 0..2 {
+        store.put(FILLER, &number, &vec![1; 20_000]).expect("written");
+    }
+    clock.advance(Duration::from_secs(4));
+    let checkpoints = || store.stats().expect("figures").checkpoints;
+    let before = checkpoints();
+    let written = store.write(|tx| {
+        clock.advance(Duration::from_secs(2));
+        std::thread::scope(|scope| scope.spawn(|| store.remembered(SCOPE, 2_u64.to_be_bytes())).join())
+            .expect("no panic")?;
+        tx.put(FILLER, &2, &vec![1; 30_000])?;
+        Ok::<_, Error>(())
+    });
+    written.expect("written");
+    while checkpoints() == before {
+        std::thread::yield_now();
+    }
+    let disk = disk.kill();
+    drop(store);
+    let store = options().open_on(shared(&disk)).expect("opened");
+    assert!(
+        store
+            .remembered(SCOPE, 1_u64.to_be_bytes())
+            .expect("readable")
+            .is_none()
+    );
+    let other = store.remembered(SCOPE, 2_u64.to_be_bytes()).expect("readable");
+    assert_eq!(other.expect("remembered").left(), Some(Duration::from_secs(4)));
 }

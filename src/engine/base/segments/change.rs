@@ -46,6 +46,8 @@ pub(in crate::engine::base) struct Merge {
 #[derive(Debug)]
 pub(in crate::engine::base) struct Merges {
     under_way: Vec<Merge>,
+    /// A transaction ended before. A process that ends after its first one would write in vain what it cannot end in it.
+    goes_on: bool,
     /// Segments with a block that is damaged: they stay as they are, so that one block stops no checkpoint.
     damaged: BTreeSet<u64>,
     /// Entries that a transaction may read whatever it brings, so that the merges of many short lives end as well.
@@ -57,6 +59,7 @@ impl Merges {
     pub(in crate::engine::base) fn new(besides: u64) -> Merges {
         Merges {
             under_way: Vec::new(),
+            goes_on: false,
             damaged: BTreeSet::new(),
             besides,
         }
@@ -133,8 +136,9 @@ impl<'t, 'a> Segments<'t, 'a> {
         self.changed.written.extend(written);
         self.changed.anything = true;
         self.retire_over()?;
-        self.plan_merges();
         let budget = self.merges.besides + appended.saturating_mul(READ_PER_APPENDED);
+        self.plan_merges(if self.merges.goes_on { u64::MAX } else { budget });
+        self.merges.goes_on = true;
         self.merge(budget)?;
         self.drop_blocks(budget / READ_PER_DROPPED_BLOCK + 2 * self.blocks_written()?)
     }
@@ -203,7 +207,8 @@ impl<'t, 'a> Segments<'t, 'a> {
         merges.flat_map(|merge| merge.sources.iter().copied()).collect()
     }
 
-    fn plan_merges(&mut self) {
+    /// Begins what is to be merged next, but for what has more than `entries_max` entries.
+    fn plan_merges(&mut self, entries_max: u64) {
         let mut busy = self.busy();
         busy.extend(&self.merges.damaged);
         let of_before: BTreeSet<u64> = self.before.segments.iter().map(|segment| segment.about.id).collect();
@@ -218,7 +223,10 @@ impl<'t, 'a> Segments<'t, 'a> {
                 return;
             };
             busy.extend(&sources);
-            self.begin_merge(sources);
+            let listed = readable.iter().filter(|about| sources.contains(&about.id));
+            if listed.map(|about| about.entries).sum::<u64>() <= entries_max {
+                self.begin_merge(sources);
+            }
         }
     }
 

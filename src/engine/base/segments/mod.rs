@@ -39,8 +39,8 @@ pub(super) const CATALOG_KEY: &[u8] = b"segments";
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) about: About,
-    /// Read with the first look-up that needs it.
-    filter: OnceLock<Filter>,
+    /// Read with the first look-up that needs it; `None` if it is damaged and cannot be made anew.
+    filter: OnceLock<Option<Filter>>,
 }
 
 /// Those of one state, by their numbers.
@@ -80,7 +80,7 @@ impl Segment {
     fn with(about: About, filter: Filter) -> Segment {
         Segment {
             about,
-            filter: filter.into(),
+            filter: Some(filter).into(),
         }
     }
 

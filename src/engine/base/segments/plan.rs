@@ -1,7 +1,7 @@
 //! Which segments are merged next, and where entries go. Pure.
 //!
 //! A class has the entries that are kept for between 4^n and 4^(n+1) seconds, a window those of one class that were stored
-//! within half of 4^n seconds; so a segment is over at most that half after its first entry would be.
+//! within half of 4^n seconds; so where all keeps are alike a segment is over at most half a keep after its first entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,12 +58,14 @@ fn up_to_full_level<'a>(by_entries: &'a [&'a About]) -> &'a [&'a About] {
     let level = |about: &&About| about.entries.max(1).ilog(FAN_IN as u64);
     let mut below = 0;
     for levels in by_entries.chunk_by(|one, next| level(one) == level(next)) {
-        let enough = by_entries.get(..below + FAN_IN).unwrap_or_default();
+        let half = by_entries.get(..below + FAN_IN / 2).unwrap_or_default();
         below += levels.len();
         if levels.len() >= FAN_IN {
-            let entries: u64 = enough.iter().map(|about| about.entries).sum();
-            let may_be_one = entries <= MERGED_ENTRIES_MAX;
-            return by_entries.get(..below).filter(|_| may_be_one).unwrap_or_default();
+            // Of the highest level only as many as become one, and none if that are few: the smaller ones would be merged
+            // again and again.
+            let entries: u64 = half.iter().map(|about| about.entries).sum();
+            let pays = entries <= MERGED_ENTRIES_MAX;
+            return by_entries.get(..below).filter(|_| pays).unwrap_or_default();
         }
     }
     &[]

@@ -12,24 +12,27 @@ use crate::codec::segment::{About, Block, Catalog, Entry, damaged, decode_part};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Segment {
-    /// Its filter; made anew from the entries if it is damaged.
-    pub(super) fn filter(&self, snapshot: &BaseSnapshot) -> Result<&Filter> {
-        if let Some(filter) = self.filter.get() {
-            return Ok(filter);
-        }
-        let filter = match read_filter(&snapshot.filters, self.about.id) {
-            Err(cause) if cause.kind() == ErrorKind::Corrupt => self.filter_of_entries(&snapshot.blocks)?,
-            read => read?,
+    /// Whether it may have the key with this hash; `true` also if that cannot be told, since its filter is damaged, and so are
+    /// the entries that it could be made anew from.
+    pub(super) fn may_hold(&self, snapshot: &BaseSnapshot, hash: u64) -> Result<bool> {
+        let filter = match self.filter.get() {
+            Some(filter) => filter,
+            None => {
+                let filter = self.read_or_make_filter(snapshot)?;
+                self.filter.get_or_init(|| filter)
+            }
         };
-        Ok(self.filter.get_or_init(|| filter))
+        Ok(filter.as_ref().is_none_or(|filter| filter.may_hold(hash)))
     }
 
-    /// Whether it may have the key with this hash; `true` also if that cannot be told.
-    pub(super) fn may_hold(&self, snapshot: &BaseSnapshot, hash: u64) -> Result<bool> {
-        match self.filter(snapshot) {
-            Ok(filter) => Ok(filter.may_hold(hash)),
-            Err(cause) if is_damage(&cause) => Ok(true),
-            Err(cause) => Err(cause),
+    fn read_or_make_filter(&self, snapshot: &BaseSnapshot) -> Result<Option<Filter>> {
+        match read_filter(&snapshot.filters, self.about.id) {
+            Err(cause) if is_damage(&cause) => {}
+            read => return read.map(Some),
+        }
+        match self.filter_of_entries(&snapshot.blocks) {
+            Err(cause) if is_damage(&cause) => Ok(None),
+            made => made.map(Some),
         }
     }
 
@@ -85,7 +88,7 @@ impl BaseSnapshot {
         let hash = filter::hash(key);
         let mut newest: Option<Entry> = None;
         for segment in self.segments.iter().filter(|segment| segment.spans(key)) {
-            if segment.filter(self)?.may_hold(hash)
+            if segment.may_hold(self, hash)?
                 && let Some(entry) = segment.find(&self.blocks, key)?
                 && newest.as_ref().is_none_or(|newest| newest.at < entry.at)
             {
