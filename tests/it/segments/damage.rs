@@ -7,11 +7,14 @@ use std::time::Duration;
 use sprag::internals::catalog_of;
 use sprag::internals::filter::{self, Filter};
 use sprag::testkit::SimDisk;
-use sprag::{Error, ErrorKind, Keep, Store};
+use sprag::{Error, ErrorKind, Keep, OnceKey, Store};
 
 use super::{BASE_AT, Reference, SCOPE, Scene, Shown, listed, looked_up, result_of, secs};
 use crate::common::shared;
 use crate::random::{Random, seed, trials};
+
+/// A scope whose keys lie before all others.
+const BEFORE: &str = "before";
 
 /// A closed store with some segments of several blocks, all of it in the base.
 struct Image {
@@ -29,6 +32,13 @@ fn image() -> &'static Image {
         scene.checkpoint();
         scene.once(1000..1150, secs(5000), 0);
         scene.checkpoint();
+        // A segment whose last block begins with keys of a scope and ends with those of the next.
+        for key in 0..60_u64 {
+            let once = OnceKey::new(BEFORE, key.to_be_bytes(), secs(90_000));
+            scene.store().once(&once, |_| Ok::<_, Error>(key)).expect("written");
+        }
+        scene.once(2000..2010, secs(90_000), 0);
+        scene.checkpoint();
         scene.forget((0..200).step_by(7).chain((1000..1150).step_by(7)));
         scene.once((0..200).step_by(14), secs(70_000), 9);
         scene.pass(Duration::from_secs(1));
@@ -45,10 +55,11 @@ fn image() -> &'static Image {
 
 /// Places of the base where a block may lie, by what its key begins with: the number of a segment and the scope.
 fn places_of_blocks(bytes: &[u8]) -> Vec<usize> {
-    let scope = [&[SCOPE.len() as u8], SCOPE.as_bytes()].concat();
+    let scopes = [SCOPE, BEFORE].map(|scope| [&[scope.len() as u8], scope.as_bytes()].concat());
     let is_key = |at: &usize| {
         let key = &bytes[*at..];
-        key.starts_with(&[0; 7]) && key.get(8..).is_some_and(|rest| rest.starts_with(&scope))
+        let begins = |rest: &[u8]| scopes.iter().any(|scope| rest.starts_with(scope));
+        key.starts_with(&[0; 7]) && key.get(8..).is_some_and(begins)
     };
     (BASE_AT as usize..bytes.len()).filter(is_key).collect()
 }
@@ -168,15 +179,16 @@ fn a_block_whose_key_lost_a_bit_is_corrupt_and_no_key_of_it_reads_as_if_it_were_
     assert!(places.len() >= 8, "blocks={}", places.len());
     for at in &places {
         let key = at + 7..at + 8 + 1 + SCOPE.len() + 8;
-        for byte in key {
-            let mut bytes = image.bytes.clone();
-            bytes[byte] ^= 1 << random.below(8);
-            judge(
-                bytes,
-                &format!("block at {at}, byte {byte}"),
-                random.below(3) == 0,
-                &mut fates,
-            );
+        for byte in key.clone() {
+            // With another number a block is not where it is looked for; each bit of that is tried.
+            let bits = if byte == key.start { 0..8 } else { 8..9 };
+            for bit in bits {
+                let bit = if bit < 8 { bit } else { random.below(8) };
+                let mut bytes = image.bytes.clone();
+                bytes[byte] ^= 1 << bit;
+                let what = format!("block at {at}, byte {byte}, bit {bit}");
+                judge(bytes, &what, random.below(3) == 0, &mut fates);
+            }
         }
     }
     println!("{fates:?}");
