@@ -60,7 +60,7 @@ class Page(Figures):
         syncs = sorted(machine["sync_us"] for machine in seen if machine.get("sync_us"))
         machines = []
         for machine in seen:
-            rest = {field: value for field, value in machine.items() if field != "sync_us" and value is not None}
+            rest = {field: value for field, value in machine.items() if field not in ("sync_us", "load_average") and value is not None}
             if rest not in machines:
                 machines.append(rest)
         fields = list(dict.fromkeys(field for machine in machines for field in machine))
@@ -79,7 +79,7 @@ class Page(Figures):
         self.add(
             "## How it was measured",
             "",
-            "- All peers of a table ran in one process run, in turns: a round gives each of them one slice, and the next round begins with",
+            "- All peers of a table ran in one run, each in a process of its own, in turns: a round gives each of them one slice, and the next round begins with",
             f"  another one.{pace}",
             "- The **floor** is a bare append of the same bytes with the same sync, on one thread: what the disk allows without",
             "  sharing a sync. It was probed before and after each round.",
@@ -114,7 +114,7 @@ class Page(Figures):
             else:
                 outcome = "not measured" if target.get("found") is None else "not judged"
                 outcome += ": the machine was busy" if busy(run) and target.get("found") is not None else ""
-            if target.get("met") is False and len(reason) > 1:
+            if target.get("met") is False and len(reason) > 1 and (target["text"], reason[1:]) not in long:
                 long.append((target["text"], reason[1:]))
             where = f"{title(name)}, {at(run)}"
             lines.append([where, target["text"], digits(middle(target.get("wanted"))), spread(target.get("found")), outcome])

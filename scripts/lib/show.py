@@ -28,7 +28,8 @@ class Figures:
     def __init__(self, figures):
         compare = figures.get("compare") or {}
         self.runs = compare.get("runs") or {}
-        self.told = compare.get("not_measured") or []
+        told = compare.get("not_measured") or []
+        self.told = [f"**{one['name']}**: {one['reason']}." if isinstance(one, dict) else one for one in told]
         self.costs = compare.get("costs") or {}
         self.footprint = figures.get("footprint") or {}
 
