@@ -259,6 +259,37 @@ pub struct About {
     pub last_key: Arc<[u8]>,
 }
 
+impl About {
+    /// Of a segment without entries.
+    pub fn new(id: u64, class: u8, window: u64) -> About {
+        About {
+            id,
+            class,
+            window,
+            entries: 0,
+            values: 0,
+            first_end_ns: u64::MAX,
+            over_ns: 0,
+            first_key: Arc::default(),
+            last_key: Arc::default(),
+        }
+    }
+
+    /// Counts the entry with the next higher key.
+    pub fn count(&mut self, entry: &Entry) {
+        if self.entries == 0 {
+            self.first_key = entry.key.clone();
+        }
+        self.entries += 1;
+        self.last_key = entry.key.clone();
+        self.over_ns = self.over_ns.max(entry.hides_ns);
+        if let Some(end_ns) = entry.end_ns() {
+            self.values += 1;
+            self.first_end_ns = self.first_end_ns.min(end_ns);
+        }
+    }
+}
+
 /// Everything the base notes of its segments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {

@@ -2,8 +2,8 @@
 //!
 //! One ordered map in which every key has all its versions since the last freeze, each with the sequence of its commit.
 //! A state is the map and the highest sequence that it shows, so that a snapshot and a rollback cost nothing, and an insert
-//! copies nothing. Most keys that are looked up are not here, and a filter says so of nearly all of them. What is kept is bounded by the log half that holds it as well. A value of `None` says that the key was
-//! removed, and hides what the base has.
+//! copies nothing. Most keys that are looked up are not here, and a filter says so of nearly all of them. What is kept is
+//! bounded by the log half that holds it as well. A value of `None` says that the key was removed, and hides what the base has.
 //!
 //! Invariant: sequences are inserted in their order. Before one is given again, [`Memory::roll_back`] dropped the first.
 

@@ -135,26 +135,11 @@ impl BaseSnapshot {
             read => Some(read?),
         };
         let about = &segment.about;
-        let mut seen = About {
-            entries: 0,
-            values: 0,
-            first_end_ns: u64::MAX,
-            over_ns: 0,
-            ..about.clone()
-        };
+        let mut seen = About::new(id, about.class, about.window);
         let mut unknown = 0_u64;
         self.spent.reading(|| {
             segment.each(&self.blocks, &mut |entry| {
-                if seen.entries == 0 {
-                    seen.first_key = entry.key.clone();
-                }
-                seen.last_key = entry.key.clone();
-                seen.entries += 1;
-                seen.over_ns = seen.over_ns.max(entry.hides_ns);
-                if let Some(end_ns) = entry.end_ns() {
-                    seen.values += 1;
-                    seen.first_end_ns = seen.first_end_ns.min(end_ns);
-                }
+                seen.count(entry);
                 let is_known = filter
                     .as_ref()
                     .is_none_or(|filter| filter.may_hold(filter::hash(&entry.key)));

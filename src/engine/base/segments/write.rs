@@ -36,17 +36,7 @@ impl Writing {
         Writing {
             block: BlockBuilder::default(),
             filter,
-            about: About {
-                id,
-                class,
-                window,
-                entries: 0,
-                values: 0,
-                first_end_ns: u64::MAX,
-                over_ns: 0,
-                first_key: Arc::default(),
-                last_key: Arc::default(),
-            },
+            about: About::new(id, class, window),
         }
     }
 
@@ -69,17 +59,7 @@ impl Writing {
             FilterBuilder::Sized(filter) => filter.insert(hash),
             FilterBuilder::Unsized(hashes) => hashes.push(hash),
         }
-        let about = &mut self.about;
-        if about.entries == 0 {
-            about.first_key = entry.key.clone();
-        }
-        about.entries += 1;
-        about.last_key = entry.key.clone();
-        about.over_ns = about.over_ns.max(entry.hides_ns);
-        if let Some(end_ns) = entry.end_ns() {
-            about.values += 1;
-            about.first_end_ns = about.first_end_ns.min(end_ns);
-        }
+        self.about.count(entry);
         Ok(())
     }
 
