@@ -112,15 +112,15 @@ fn frame(criterion: &mut Criterion) {
 
 fn full_table() -> Memory {
     let mut table = Memory::new();
-    let value: Arc<[u8]> = Arc::from([7; 100]);
+    let value = [7; 100];
     for number in 0..CHANGES {
-        table.insert(number + 1, Arc::from(key_of(number)), Some(value.clone()));
+        table.insert(number + 1, &key_of(number), Some(&value));
     }
     table
 }
 
 fn memory(criterion: &mut Criterion) {
-    let value: Arc<[u8]> = Arc::from([7; 100]);
+    let value = [7; 100];
     criterion.bench_function(
         "memory table, all inserts of a half, a snapshot after each",
         |bencher| {
@@ -128,7 +128,7 @@ fn memory(criterion: &mut Criterion) {
                 let mut table = Memory::new();
                 let mut published = table.clone();
                 for number in 0..CHANGES {
-                    table.insert(number + 1, Arc::from(key_of(number)), Some(value.clone()));
+                    table.insert(number + 1, &key_of(number), Some(&value));
                     published = table.clone();
                 }
                 published

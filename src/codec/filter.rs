@@ -22,9 +22,9 @@ pub fn hash(key: &[u8]) -> u64 {
 }
 
 /// Bits in blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    blocks: Box<[[u8; BLOCK_BYTES]]>,
+    blocks: Vec<[u8; BLOCK_BYTES]>,
 }
 
 impl Filter {
@@ -33,14 +33,28 @@ impl Filter {
         let blocks = keys.saturating_mul(BITS_PER_KEY).div_ceil(BITS_PER_BLOCK).max(1);
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
         Filter {
-            blocks: vec![[0; BLOCK_BYTES]; blocks].into_boxed_slice(),
+            blocks: vec![[0; BLOCK_BYTES]; blocks],
         }
     }
 
     /// A filter from its bytes; `None` if they are no whole number of blocks, or none.
     pub fn of_bytes(bytes: &[u8]) -> Option<Filter> {
+        let mut filter = Filter::default();
+        (filter.extend(bytes) && !bytes.is_empty()).then_some(filter)
+    }
+
+    /// Makes room for so many bytes more, as far as there is any: what follows may be less.
+    pub fn reserve(&mut self, bytes: usize) {
+        let _ = self.blocks.try_reserve_exact(bytes / BLOCK_BYTES);
+    }
+
+    /// Adds blocks of a filter that is read; `false`, and nothing is added, if the bytes are no whole number of them.
+    pub fn extend(&mut self, bytes: &[u8]) -> bool {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
-        (!blocks.is_empty() && rest.is_empty()).then(|| Filter { blocks: blocks.into() })
+        if rest.is_empty() {
+            self.blocks.extend_from_slice(blocks);
+        }
+        rest.is_empty()
     }
 
     /// Its bytes, block by block.

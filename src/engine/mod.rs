@@ -376,7 +376,7 @@ impl Core {
             life: stage.mark.life,
             time: self.retention.lock().mark(),
         };
-        let memory = std::mem::replace(&mut stage.mark.memory, Memory::new());
+        let memory = stage.mark.memory.clone();
         let generation = stage.mark.generation;
         self.shared.freeze(Frozen {
             generation,
@@ -425,7 +425,7 @@ impl Stage {
     }
 
     fn start_next_half(&mut self) {
-        self.mark.memory = Memory::new();
+        self.mark.memory = self.mark.memory.successor();
         self.mark.generation += 1;
         self.mark.position = Position {
             half: self.mark.position.half.other(),

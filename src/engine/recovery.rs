@@ -150,7 +150,7 @@ fn continues(end: &Applied, header: &Header) -> bool {
 
 fn replay(frame: &Frame<'_>, memory: &mut Memory) {
     for (key, value) in frame.ops() {
-        memory.insert(frame.header.sequence, key.into(), value.map(Into::into));
+        memory.insert(frame.header.sequence, key, value);
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 use crate::codec::filter::Filter;
 use crate::codec::segment::{About, Catalog, damaged};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
 
 pub(super) use append::Appender;
 pub(super) use change::{Changed, Merges, Segments, put_catalog};
@@ -41,6 +42,8 @@ pub(super) struct Segment {
     pub(super) about: About,
     /// Read with the first look-up that needs it; `None` if it is damaged and cannot be made anew.
     filter: OnceLock<Option<Filter>>,
+    /// Held while the filter is read.
+    reading: Mutex<()>,
 }
 
 /// Those of one state, by their numbers.
@@ -74,6 +77,7 @@ impl Segment {
         Segment {
             about,
             filter: OnceLock::new(),
+            reading: Mutex::default(),
         }
     }
 
@@ -81,6 +85,7 @@ impl Segment {
         Segment {
             about,
             filter: Some(filter).into(),
+            reading: Mutex::default(),
         }
     }
 

@@ -18,8 +18,15 @@ impl Segment {
         let filter = match self.filter.get() {
             Some(filter) => filter,
             None => {
-                let filter = self.read_or_make_filter(snapshot)?;
-                self.filter.get_or_init(|| filter)
+                // It can be long, so that many who need it must not read it at once.
+                let _one_at_a_time = self.reading.lock();
+                match self.filter.get() {
+                    Some(filter) => filter,
+                    None => {
+                        let filter = self.read_or_make_filter(snapshot)?;
+                        self.filter.get_or_init(|| filter)
+                    }
+                }
             }
         };
         Ok(filter.as_ref().is_none_or(|filter| filter.may_hold(hash)))
@@ -69,17 +76,26 @@ impl Segment {
 }
 
 fn read_filter(filters: &Raw, id: u64) -> Result<Filter> {
-    let mut bytes = Vec::new();
+    let other_length = || damaged("a filter has another length");
+    let mut filter = Filter::default();
     let (mut part, mut parts) = (0, 1);
     while part < parts {
         let found = filters.get(part_key(id, part).as_slice()).map_err(from_redb)?;
         let found = found.ok_or_else(|| damaged("a part of a filter is missing"))?;
         let (count, some) = decode_part(id, part, found.value())?;
-        bytes.extend_from_slice(some);
+        if part == 0 {
+            filter.reserve((count as usize).saturating_mul(some.len()));
+        }
+        if !filter.extend(some) {
+            return Err(other_length());
+        }
         parts = count;
         part += 1;
     }
-    Filter::of_bytes(&bytes).ok_or_else(|| damaged("a filter has another length"))
+    match filter.bytes() {
+        [] => Err(other_length()),
+        _ => Ok(filter),
+    }
 }
 
 impl BaseSnapshot {

@@ -1,0 +1,291 @@
+//! The memory table: what the log holds and the base does not have yet.
+//!
+//! One ordered map in which every key has all its changes since the last freeze, each with the sequence of its commit.
+//! A state is the map and the highest sequence that it shows, so that a snapshot and a rollback cost nothing, and an insert
+//! copies a change once. Most keys that are looked up are not here, and filters say so of nearly all of them. What is kept is
+//! bounded by the log half that holds it as well. A value of `None` says that the key was removed, and hides what the base has.
+//!
+//! Invariant: sequences are inserted in their order, from one on. Before one is given again, [`Memory::roll_back`] dropped the first.
+
+mod heap;
+mod index;
+mod spare;
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use self::heap::{Change, Heap};
+use self::index::{Index, Position, Sought};
+use super::view::Span;
+use crate::codec::filter::{self, Filter};
+use crate::sync::{Arc, RwLock};
+
+/// Bytes shared between snapshots.
+pub type Bytes = Arc<[u8]>;
+/// A key with its newest value, or its removal.
+pub type Entry = (Bytes, Option<Bytes>);
+
+/// For how many changes the first filter has room; each further one has room for twice as many.
+const FILTER_KEYS: u64 = 32 << 10;
+/// How many keys a scan passes, and about how many bytes it copies, while it holds the lock.
+const PAGE_KEYS: usize = 64;
+const PAGE_BYTES: usize = 64 << 10;
+
+/// A state of an ordered map from keys to their changes.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    table: Arc<RwLock<Table>>,
+    /// Of what sequence the newest change is that this state shows.
+    upto: u64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    heap: Heap,
+    index: Index,
+    filters: Filters,
+}
+
+impl Memory {
+    /// No changes.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// No changes, for the log half that follows: what this table takes serves again once nobody reads it any more.
+    pub fn successor(&self) -> Memory {
+        let table = self.table.read();
+        let successor = Table {
+            heap: table.heap.successor(),
+            index: table.index.successor(),
+            filters: Filters::default(),
+        };
+        Memory {
+            table: Arc::new(RwLock::new(successor)),
+            upto: 0,
+        }
+    }
+
+    /// Adds a change of the commit `sequence`, which this state shows from now on; older states do not.
+    pub fn insert(&mut self, sequence: u64, key: &[u8], value: Option<&[u8]>) {
+        self.upto = sequence;
+        let mut table = self.table.write();
+        let Table { heap, index, filters } = &mut *table;
+        filters.insert(key);
+        let place = heap.push(Change { sequence, key, value });
+        index.insert(heap, Sought::new(key, sequence), place);
+    }
+
+    /// Takes the map back to this state: what came after it is dropped.
+    pub fn roll_back(&self) {
+        let Table { heap, index, .. } = &mut *self.table.write();
+        index.retain(heap, |change| change.sequence <= self.upto);
+    }
+
+    /// `None`: says nothing of this key. `Some(None)`: the key was removed.
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let table = self.table.read();
+        if !table.filters.may_hold(key) {
+            return None;
+        }
+        let found = table.shown(key, self.upto)?;
+        Some(found.value.map(Bytes::from))
+    }
+
+    /// All changes in key order.
+    pub fn iter(&self) -> Entries {
+        self.entries(Bound::Unbounded, Bound::Unbounded, false)
+    }
+
+    /// The changes inside a span, which must not be empty, in its order.
+    pub fn range(&self, span: &Span) -> Entries {
+        self.entries(span.from.clone(), span.to.clone(), span.reverse)
+    }
+
+    fn entries(&self, from: Bound<Bytes>, to: Bound<Bytes>, reverse: bool) -> Entries {
+        Entries {
+            memory: self.clone(),
+            from,
+            to,
+            reverse,
+            page: VecDeque::new(),
+            at_the_end: false,
+        }
+    }
+}
+
+impl Table {
+    fn seek(&self, sought: Sought<'_>) -> Position {
+        self.index.seek(&self.heap, sought)
+    }
+
+    fn at(&self, position: Position) -> Option<Change<'_>> {
+        self.index.get(&self.heap, position)
+    }
+
+    /// The change of a key that a state up to this sequence shows.
+    fn shown(&self, key: &[u8], upto: u64) -> Option<Change<'_>> {
+        let found = self.at(self.seek(Sought::new(key, upto)))?;
+        (found.key == key).then_some(found)
+    }
+
+    /// The first key at or behind a position with the change that is shown, and where the next key begins.
+    fn ahead(&self, position: Position, upto: u64) -> Option<Passed<'_>> {
+        let newest = self.at(position)?;
+        let next = self.index.next(position);
+        let is_alone = self.at(next).is_none_or(|next| next.key != newest.key);
+        Some(match is_alone {
+            true => Passed::alone(newest, upto, next),
+            false => Passed {
+                key: newest.key,
+                shown: self.shown(newest.key, upto),
+                left: self.seek(Sought::behind(newest.key)),
+            },
+        })
+    }
+
+    /// The last key before a position with the change that is shown, and where that key begins.
+    fn back(&self, position: Position, upto: u64) -> Option<Passed<'_>> {
+        let position = self.index.previous(position)?;
+        let oldest = self.at(position)?;
+        let before = self.index.previous(position).and_then(|before| self.at(before));
+        let is_alone = before.is_none_or(|before| before.key != oldest.key);
+        Some(match is_alone {
+            true => Passed::alone(oldest, upto, position),
+            false => Passed {
+                key: oldest.key,
+                shown: self.shown(oldest.key, upto),
+                left: self.seek(Sought::before(oldest.key)),
+            },
+        })
+    }
+}
+
+/// A key that a scan passed.
+struct Passed<'t> {
+    key: &'t [u8],
+    /// `None` if all its changes are too new.
+    shown: Option<Change<'t>>,
+    /// Where the scan goes on.
+    left: Position,
+}
+
+impl<'t> Passed<'t> {
+    /// A key with one change.
+    fn alone(change: Change<'t>, upto: u64, left: Position) -> Passed<'t> {
+        Passed {
+            key: change.key,
+            shown: (change.sequence <= upto).then_some(change),
+            left,
+        }
+    }
+}
+
+/// Changes of one state, page by page, so that no writer waits for a scan.
+pub struct Entries {
+    memory: Memory,
+    /// What is left to read.
+    from: Bound<Bytes>,
+    to: Bound<Bytes>,
+    reverse: bool,
+    page: VecDeque<Entry>,
+    at_the_end: bool,
+}
+
+impl Entries {
+    fn read_page(&mut self) {
+        let upto = self.memory.upto;
+        let table = self.memory.table.read();
+        let mut position = match (self.reverse, &self.from, &self.to) {
+            (false, Bound::Included(from), _) => table.seek(Sought::before(from)),
+            (false, Bound::Excluded(from), _) => table.seek(Sought::behind(from)),
+            (false, Bound::Unbounded, _) => Index::BEGIN,
+            (true, _, Bound::Included(to)) => table.seek(Sought::behind(to)),
+            (true, _, Bound::Excluded(to)) => table.seek(Sought::before(to)),
+            (true, _, Bound::Unbounded) => table.index.end(),
+        };
+        let mut bytes = 0;
+        let mut last = None;
+        self.at_the_end = true;
+        for passed in 0.. {
+            let found = match self.reverse {
+                false => table
+                    .ahead(position, upto)
+                    .filter(|found| is_before(found.key, &self.to)),
+                true => table
+                    .back(position, upto)
+                    .filter(|found| is_behind(found.key, &self.from)),
+            };
+            let Some(Passed { key, shown, left }) = found else {
+                break;
+            };
+            if passed == PAGE_KEYS || bytes > PAGE_BYTES {
+                self.at_the_end = false;
+                break;
+            }
+            if let Some(shown) = shown {
+                bytes += key.len() + shown.value.map_or(0, <[u8]>::len);
+                self.page.push_back((key.into(), shown.value.map(Bytes::from)));
+            }
+            (position, last) = (left, Some(key));
+        }
+        if let Some(last) = last.filter(|_| !self.at_the_end) {
+            let left = if self.reverse { &mut self.to } else { &mut self.from };
+            *left = Bound::Excluded(last.into());
+        }
+    }
+}
+
+fn is_before(key: &[u8], end: &Bound<Bytes>) -> bool {
+    match end {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
+    }
+}
+
+fn is_behind(key: &[u8], begin: &Bound<Bytes>) -> bool {
+    match begin {
+        Bound::Included(begin) => key >= begin,
+        Bound::Excluded(begin) => key > begin,
+        Bound::Unbounded => true,
+    }
+}
+
+impl Iterator for Entries {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        while self.page.is_empty() && !self.at_the_end {
+            self.read_page();
+        }
+        self.page.pop_front()
+    }
+}
+
+/// Which keys a table certainly does not have. They grow by one more, so that none is ever made anew.
+#[derive(Debug, Default)]
+struct Filters {
+    all: Vec<Filter>,
+    /// Changes that the last one still takes.
+    room: u64,
+}
+
+impl Filters {
+    fn insert(&mut self, key: &[u8]) {
+        if self.room == 0 {
+            let room = FILTER_KEYS << self.all.len().min(16);
+            self.all.push(Filter::with_room(room));
+            self.room = room;
+        }
+        self.room -= 1;
+        if let Some(last) = self.all.last_mut() {
+            last.insert(filter::hash(key));
+        }
+    }
+
+    fn may_hold(&self, key: &[u8]) -> bool {
+        let hash = filter::hash(key);
+        self.all.iter().any(|filter| filter.may_hold(hash))
+    }
+}
