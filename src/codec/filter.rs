@@ -21,7 +21,7 @@ pub fn hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// Bits in blocks.
+/// Bits in blocks. The default has none and is for reading into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     blocks: Vec<[u8; BLOCK_BYTES]>,
@@ -35,12 +35,6 @@ impl Filter {
         Filter {
             blocks: vec![[0; BLOCK_BYTES]; blocks],
         }
-    }
-
-    /// A filter from its bytes; `None` if they are no whole number of blocks, or none.
-    pub fn of_bytes(bytes: &[u8]) -> Option<Filter> {
-        let mut filter = Filter::default();
-        (filter.extend(bytes) && !bytes.is_empty()).then_some(filter)
     }
 
     /// Makes room for so many bytes more, as far as there is any: what follows may be less.

@@ -43,8 +43,6 @@ use crate::sync::{JoinHandle, Mutex, MutexGuard};
 
 use base::{Applied, Base};
 use log::{LogEnv, Mark, Position};
-#[cfg(not(feature = "test-util"))]
-use memory::Memory;
 use shared::{Frozen, Shared};
 
 #[cfg(feature = "test-util")]

@@ -146,7 +146,9 @@ fn a_value_up_to_the_limit_of_the_log_comes_back_and_a_larger_commit_is_refused(
     }
     // Many small values count together.
     changes_nothing(&store, ErrorKind::TooLarge, || {
-        store.write(|tx| (0..1100).try_for_each(|key| tx.put(&raw(), &DynKey::U64(key), &vec![1; 1000]).map(drop)))
+        store.write(|tx| {
+            (0..=max as u64 / 1000).try_for_each(|key| tx.put(&raw(), &DynKey::U64(key), &vec![1; 1000]).map(drop))
+        })
     });
     let key = OnceKey::new("s", "k", Keep::Forever);
     changes_nothing(&store, ErrorKind::TooLarge, || {

@@ -100,7 +100,8 @@ fn a_clone_stays_what_it_was_and_a_rollback_goes_on_from_it() {
 
 #[test]
 fn readers_see_whole_states_while_one_thread_adds() {
-    const CHANGES: u64 = 20_000;
+    // More than the first filter has room for.
+    const CHANGES: u64 = 40_000;
     let newest = std::sync::Mutex::new((Memory::new(), 0_u64));
     let key = |number: u64| Arc::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     std::thread::scope(|scope| {

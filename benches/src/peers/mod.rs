@@ -39,5 +39,9 @@ pub const NOT_MEASURED: [(&str, &str); 1] = [(
 
 /// What each may keep in memory of its file, where it can be told: the same for all, but for a filling.
 fn cache_bytes(setup: Setup) -> usize {
-    if setup.filling { 1 << 30 } else { 16 << 20 }
+    if setup.filling {
+        1 << 30
+    } else {
+        ::sprag::limits::CACHE_BYTES_DEFAULT
+    }
 }

@@ -88,7 +88,7 @@ fn a_value_is_taken_from_a_file_or_stdin_or_quoted_as_a_text() {
         .fails(4, "not_found");
     let not_text = place.run_with_input(&["put", "FILE", "values", "none", "-", "--json"], b"\"\xff\"");
     not_text.fails(2, "invalid");
-    let large = format!("\"{}\"", "x".repeat(2 << 20));
+    let large = format!("\"{}\"", "x".repeat(8 << 20));
     let seen = place.run_with_input(&["put", "FILE", "values", "none", "-", "--json"], large.as_bytes());
     seen.fails(2, "too_large");
     place.json(&["get", "FILE", "values", "none"]).fails(4, "no_record");

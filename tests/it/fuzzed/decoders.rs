@@ -82,7 +82,8 @@ fn segments(bytes: &[u8]) {
     if let Ok((parts, rest)) = decode_part(1, 0, bytes) {
         assert_eq!(encode_part(1, 0, parts, rest), bytes);
     }
-    if let Some(filter) = Filter::of_bytes(bytes) {
+    let mut filter = Filter::default();
+    if filter.extend(bytes) {
         assert_eq!(filter.bytes(), bytes);
         let _ = filter.may_hold(u64::MAX);
     }
