@@ -27,18 +27,24 @@ fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(|| {
         let mut scene = Scene::new();
+        // Each with higher keys than the one before, so that a block with another number may lie where it lay.
         scene.once(0..200, Keep::Forever, 0);
-        scene.once(300..301, secs(5), 0);
         scene.checkpoint();
         scene.once(1000..1150, secs(5000), 0);
         scene.checkpoint();
-        // A segment whose last block begins with keys of a scope and ends with those of the next.
-        for key in 0..60_u64 {
+        // The last block begins with keys of one scope and ends with those of the next.
+        for key in 0..130_u64 {
             let once = OnceKey::new(BEFORE, key.to_be_bytes(), secs(90_000));
-            scene.store().once(&once, |_| Ok::<_, Error>(key)).expect("written");
+            let done = scene.store().once(&once, |_| Ok::<_, Error>(key));
+            assert!(!done.expect("written").is_repeat());
         }
         scene.once(2000..2010, secs(90_000), 0);
         scene.checkpoint();
+        scene.once(3000..3150, secs(20_000), 0);
+        scene.checkpoint();
+        let ids: Vec<u64> = scene.catalog().segments.iter().map(|about| about.id).collect();
+        assert_eq!(ids, [0, 1, 2, 3]);
+        scene.once(300..301, secs(5), 0);
         scene.forget((0..200).step_by(7).chain((1000..1150).step_by(7)));
         scene.once((0..200).step_by(14), secs(70_000), 9);
         scene.pass(Duration::from_secs(1));

@@ -141,7 +141,7 @@ impl World {
                 160..=162 => self.copies(commit),
                 // Checkpoints that bring nothing, so that merges take their time.
                 163..=192 => {
-                    for _ in 0..=self.random.below(4) {
+                    for _ in 0..=self.random.below(12) {
                         self.scene.checkpoints_more(1);
                         self.look();
                     }
