@@ -42,8 +42,16 @@ fn image() -> &'static Image {
         scene.checkpoint();
         scene.once(3000..3150, secs(20_000), 0);
         scene.checkpoint();
+        // A first block that is short, since what follows is long, so that it shares its page with another segment.
+        scene.once(4000..4001, secs(5000), 0);
+        scene.checkpoint();
+        scene.once(5000..5001, secs(5000), 0);
+        scene.pad = 5000;
+        scene.once(5001..5002, secs(5000), 0);
+        scene.pad = 0;
+        scene.checkpoint();
         let ids: Vec<u64> = scene.catalog().segments.iter().map(|about| about.id).collect();
-        assert_eq!(ids, [0, 1, 2, 3]);
+        assert_eq!(ids, [0, 1, 2, 3, 4, 5]);
         scene.once(300..301, secs(5), 0);
         scene.forget((0..200).step_by(7).chain((1000..1150).step_by(7)));
         scene.once((0..200).step_by(14), secs(70_000), 9);
