@@ -164,6 +164,8 @@ fn a_block_gives_back_its_entries_under_its_key_and_segment_and_under_no_other()
                 ErrorKind::Corrupt
             );
         }
+        let longer = [&bytes[..], &[0]].concat();
+        prop_assert_eq!(kind_of(Block::decode(segment, first, &longer)), ErrorKind::Corrupt);
         Ok(())
     });
 }
@@ -385,6 +387,10 @@ fn a_list_that_cannot_be_is_refused_although_its_checksum_is_right() {
     assert_eq!(change(&|list| list.segments.reverse()), ErrorKind::Corrupt);
     assert_eq!(change(&|list| list.unfinished = vec![9]), ErrorKind::Corrupt);
     assert_eq!(change(&|list| list.dropping = vec![u64::MAX]), ErrorKind::Corrupt);
+    let mut longer = [&sound.encode()[..], &[0]].concat();
+    let crc = crc32fast::hash(&longer[4..]);
+    longer[..4].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(kind_of(Catalog::decode(&longer)), ErrorKind::Corrupt, "bytes behind it");
 }
 
 #[test]

@@ -3,9 +3,11 @@
 //! A key that is missed is work that is done twice. So bytes, plan, merges, crashes, faults and damage are tried each for
 //! itself and all together, with a plan that the tests can look at: `catalog_of` says what the base of a file lists.
 
+mod checks;
 mod codec;
 mod damage;
 mod images;
+mod large;
 mod model;
 mod plan;
 mod scenes;
@@ -285,11 +287,15 @@ impl Scene {
     fn kill(&mut self) {
         self.store = None;
         self.disk = self.disk.kill();
-        self.store = Some(self.options().open_on(shared(&self.disk)).expect("opened"));
+        self.open();
     }
 
     fn close(&mut self) {
         self.store.take().expect("open").close().expect("closed");
+        self.open();
+    }
+
+    fn open(&mut self) {
         self.store = Some(self.options().open_on(shared(&self.disk)).expect("opened"));
     }
 
