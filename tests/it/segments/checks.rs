@@ -1,12 +1,16 @@
-//! What a check says of segments that are not as they are listed, and damage that goes away again.
+//! What a check says of segments that are not as they are listed, and damage that a merge meets, that comes with other damage,
+//! or that goes away again.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sprag::internals::filter::{self, Filter};
 use sprag::internals::segment::{Block, BlockBuilder, Entry};
 use sprag::testkit::SimDisk;
 use sprag::{ErrorKind, Keep};
 
-use super::{BASE_AT, SCOPE, Scene, secs};
+use super::damage::nothing_is_missed;
+use super::{BASE_AT, SCOPE, Scene, result_of, secs};
 use crate::common::{kind_of, shared};
 
 fn stored_key(key: u64) -> Vec<u8> {
@@ -136,6 +140,82 @@ fn what_a_merge_wrote_before_it_met_damage_is_dropped() {
             assert_eq!(scene.catalog().segments.len(), 1, "so many checkpoints end a merge");
         }
     }
+}
+
+/// The pages of the base that hold a block of this segment, by the first keys of the blocks; old ones included.
+fn pages_of_blocks(bytes: &[u8], segment: u64) -> Vec<Vec<usize>> {
+    const LEAF: u8 = 1;
+    let begins = [&segment.to_be_bytes()[..], &stored_key(0)[..1 + SCOPE.len()]].concat();
+    let mut pages: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
+    for at in places(bytes, &begins) {
+        let page = at - (at - BASE_AT as usize) % 4096;
+        if bytes[page] == LEAF {
+            pages.entry(&bytes[at..at + begins.len() + 8]).or_default().push(page);
+        }
+    }
+    pages.into_values().collect()
+}
+
+/// A page that was written where another one of its segment belongs: its block is whole, and another one is missing.
+#[test]
+fn a_block_that_lies_where_another_one_belongs_takes_no_key_along_through_merges() {
+    let mut scene = Scene::new();
+    scene.begin_merge(Keep::Forever, 400);
+    scene.close();
+    scene.store = None;
+    let catalog = scene.catalog();
+    assert_eq!(catalog.segments.len(), 8);
+    let bytes = scene.disk.cache_image();
+    let pages = pages_of_blocks(&bytes, catalog.segments[3].id);
+    assert!(pages.len() >= 5, "blocks={}", pages.len());
+    let pairs = (0..pages.len()).flat_map(|to| (0..pages.len()).map(move |from| (from, to)));
+    for (from, to) in pairs.filter(|(from, to)| from != to) {
+        let what = format!("block {from} where block {to} belongs");
+        let mut damaged = bytes.clone();
+        for page in &pages[to] {
+            damaged.copy_within(pages[from][0]..pages[from][0] + 4096, *page);
+        }
+        scene.disk = SimDisk::from_image(damaged);
+        scene.open();
+        assert!(nothing_is_missed(scene.store(), &scene.reference, &what) > 0, "{what}");
+        scene.checkpoints_more(20);
+        let what = format!("{what}, merged");
+        assert!(nothing_is_missed(scene.store(), &scene.reference, &what) > 0, "{what}");
+    }
+}
+
+/// Without its filter, and without the entries that it could be made anew from, nothing can be said of a key but by its block.
+#[test]
+fn a_segment_whose_filter_and_one_of_whose_blocks_are_damaged_gives_what_its_other_blocks_hold() {
+    const KEYS: u64 = 400;
+    let mut scene = Scene::new();
+    scene.once(0..KEYS, Keep::Forever, 0);
+    scene.checkpoint();
+    scene.close();
+    scene.store = None;
+    let mut filter = Filter::with_room(KEYS);
+    for key in 0..KEYS {
+        filter.insert(filter::hash(&stored_key(key)));
+    }
+    let mut bytes = renamed(scene.disk.cache_image(), [KEYS - 2, 1]);
+    for at in places(&bytes, filter.bytes()) {
+        bytes[at] ^= 1;
+    }
+    scene.disk = SimDisk::from_image(bytes);
+    scene.open();
+    let mut unread = Vec::new();
+    for key in 0..KEYS {
+        match scene.store().remembered(SCOPE, key.to_be_bytes()) {
+            Ok(found) => assert_eq!(found.map(|found| result_of(found.result_bytes())), Some(key)),
+            Err(cause) => {
+                assert_eq!(cause.kind(), ErrorKind::Corrupt);
+                unread.push(key);
+            }
+        }
+    }
+    let first = unread[0];
+    assert!(first > KEYS / 2, "the damage spread, first={first}");
+    assert_eq!(unread, (first..KEYS).collect::<Vec<_>>(), "one block");
 }
 
 /// What is stored anew hides what cannot be read just now: a disk may give tomorrow what it does not give today.

@@ -95,7 +95,7 @@ impl Fates {
 }
 
 /// Looks everything up; what cannot be read is `Corrupt`, and nothing else is missing or wrong.
-fn nothing_is_missed(store: &Store, reference: &Reference, what: &str) -> u64 {
+pub(super) fn nothing_is_missed(store: &Store, reference: &Reference, what: &str) -> u64 {
     let wanted = reference.remembered();
     let mut corrupt = 0;
     for key in reference.kept.keys() {
