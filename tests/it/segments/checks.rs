@@ -145,7 +145,7 @@ fn what_a_merge_wrote_before_it_met_damage_is_dropped() {
 /// The pages of the base that hold a block of this segment, by the first keys of the blocks; old ones included.
 fn pages_of_blocks(bytes: &[u8], segment: u64) -> Vec<Vec<usize>> {
     const LEAF: u8 = 1;
-    let begins = [&segment.to_be_bytes()[..], &stored_key(0)[..1 + SCOPE.len()]].concat();
+    let begins = [&segment.to_be_bytes()[..], &stored_key(0)[..=SCOPE.len()]].concat();
     let mut pages: BTreeMap<&[u8], Vec<usize>> = BTreeMap::new();
     for at in places(bytes, &begins) {
         let page = at - (at - BASE_AT as usize) % 4096;
