@@ -188,33 +188,42 @@ impl<'a> Merge<'a> {
 
     fn go_on(&mut self) -> Result<()> {
         loop {
-            self.lent = Lent::Nothing;
             self.read_base()?;
-            let of_base = match (self.first_of_newer(), &self.base) {
-                (None, None) => return Ok(()),
+            let newer = if self.newer.is_empty() {
+                None
+            } else {
+                self.first_of_newer()
+            };
+            let of_base = match (newer, &self.base) {
+                (None, None) => break,
                 (None, Some(_)) => Ordering::Less,
                 (Some(_), None) => Ordering::Greater,
                 (Some(newer), Some(base)) => self.order(base.key(), newer),
             };
             self.base_is_passed = of_base.is_le();
-            self.lent = match of_base.is_lt() {
-                true => Lent::OfBase,
-                false => self.take_newer(),
+            self.lent = match &self.base {
+                Some(base) if of_base.is_lt() && base.is_live() => Lent::OfBase,
+                _ if of_base.is_lt() => continue,
+                _ => match self.take_newer() {
+                    Some((key, value)) => Lent::OfNewer(key, value),
+                    None => continue,
+                },
             };
-            if self.at().is_some() {
-                return Ok(());
-            }
+            return Ok(());
         }
+        self.lent = Lent::Nothing;
+        Ok(())
     }
 
     fn read_base(&mut self) -> Result<()> {
         if self.base_is_passed
             && let Some(base) = &mut self.base
         {
-            if base.step()? {
-                self.met_in_base += 1;
-            } else {
+            base.step()?;
+            if base.is_at_end() {
                 self.base = None;
+            } else {
+                self.met_in_base += 1;
             }
         }
         Ok(())
@@ -233,11 +242,9 @@ impl<'a> Merge<'a> {
         keys.min_by(|one, other| self.order(one, other))
     }
 
-    /// Takes the next key out of the layers above the base. Of a key that was removed nothing is lent.
-    fn take_newer(&mut self) -> Lent {
-        let Some(key) = self.first_of_newer().cloned() else {
-            return Lent::Nothing;
-        };
+    /// Takes the next key out of the layers above the base; `None` if it was removed.
+    fn take_newer(&mut self) -> Option<(Bytes, Bytes)> {
+        let key = self.first_of_newer()?.clone();
         let mut change = None;
         self.newer.retain_mut(|layer| {
             if layer.at.0 != key {
@@ -247,9 +254,7 @@ impl<'a> Merge<'a> {
             let next = layer.behind.next();
             next.map(|next| layer.at = next).is_some()
         });
-        change
-            .flatten()
-            .map_or(Lent::Nothing, |value| Lent::OfNewer(key, value))
+        Some((key, change??))
     }
 }
 

@@ -188,6 +188,7 @@ pub(crate) fn encoded_key(key: &[u8]) -> &[u8] {
 }
 
 /// The record whose bytes lie under `key`.
+#[inline(always)]
 pub(crate) fn decode<'b>(key: &[u8], bytes: &'b [u8]) -> Result<Envelope<'b>> {
     // The space byte is no part of the checksum: it says where, not what.
     envelope::decode(key.get(1..).unwrap_or_default(), bytes)

@@ -176,6 +176,7 @@ impl<T: TableSpec> Paged<T> for Scan<'_, T> {
 }
 
 /// Key and record of an entry; an error names the record.
+#[inline(always)]
 fn item_of<T: TableSpec>(table: &T, info: &TableInfo, key: &[u8], bytes: &[u8]) -> Result<ItemOf<T>> {
     let encoded = record::encoded_key(key);
     let named = |cause| in_record(info, encoded, cause);

@@ -357,6 +357,7 @@ fn kept_kind(kind: KeyKind) -> Result<KeyKind> {
 }
 
 /// A record of a table from its bytes; an error names table and key.
+#[inline(always)]
 pub(crate) fn record_of<T: TableSpec>(
     table: &T,
     info: &TableInfo,
