@@ -118,7 +118,7 @@ impl BaseSnapshot {
                 let found = self.find_ending(key)?.and_then(|entry| entry.value);
                 return Ok(found.map(Held::Shared));
             };
-            Ok(tree.get(key).map_err(from_redb)?.map(Held::InPage))
+            Ok(tree.get(key).map_err(from_redb)?.map(Held::in_page))
         })
     }
 
@@ -168,7 +168,14 @@ pub(crate) enum Held<'s> {
     Shared(Bytes),
 }
 
-impl Held<'_> {
+impl<'s> Held<'s> {
+    /// To be called where a panic is caught: redb looks whether the value lies inside of its page when it is asked for it.
+    /// What was given once is given again.
+    fn in_page(guard: AccessGuard<'s, &'static [u8]>) -> Held<'s> {
+        guard.value();
+        Held::InPage(guard)
+    }
+
     /// To keep it longer.
     pub(crate) fn share(self) -> Bytes {
         match self {
@@ -342,7 +349,7 @@ impl GoOn for Range<'static, &'static [u8], &'static [u8]> {
         let Some(item) = item else { return Ok(()) };
         let (key, value) = item.map_err(from_redb)?;
         at.go_to(space, key.value(), reverse)?;
-        at.value.get_or_insert_with(|| Held::InPage(value));
+        at.value.get_or_insert_with(|| Held::in_page(value));
         Ok(())
     }
 }
