@@ -176,6 +176,9 @@ impl<T: TableSpec> Paged<T> for Scan<'_, T> {
 }
 
 /// Key and record of an entry; an error names the record.
+///
+/// This and what it calls is made one piece of code: each result that goes from one function to the next through memory costs a
+/// scan a few nanoseconds of the hundred and fifty that a record takes.
 #[inline(always)]
 fn item_of<T: TableSpec>(table: &T, info: &TableInfo, key: &[u8], bytes: &[u8]) -> Result<ItemOf<T>> {
     let encoded = record::encoded_key(key);

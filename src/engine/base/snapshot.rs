@@ -118,7 +118,8 @@ impl BaseSnapshot {
                 let found = self.find_ending(key)?.and_then(|entry| entry.value);
                 return Ok(found.map(Held::Shared));
             };
-            Ok(tree.get(key).map_err(from_redb)?.map(Held::in_page))
+            let found = tree.get(key).map_err(from_redb)?;
+            Ok(found.inspect(must_lie_in_its_page).map(Held::InPage))
         })
     }
 
@@ -168,14 +169,7 @@ pub(crate) enum Held<'s> {
     Shared(Bytes),
 }
 
-impl<'s> Held<'s> {
-    /// To be called where a panic is caught: redb looks whether the value lies inside of its page when it is asked for it.
-    /// What was given once is given again.
-    fn in_page(guard: AccessGuard<'s, &'static [u8]>) -> Held<'s> {
-        guard.value();
-        Held::InPage(guard)
-    }
-
+impl Held<'_> {
     /// To keep it longer.
     pub(crate) fn share(self) -> Bytes {
         match self {
@@ -194,6 +188,12 @@ impl Deref for Held<'_> {
             Held::Shared(bytes) => bytes,
         }
     }
+}
+
+/// redb looks for that when the value is asked for, and panics if it does not: so it is asked where a panic is caught. What was
+/// given once is given again.
+fn must_lie_in_its_page(value: &AccessGuard<'_, &'static [u8]>) {
+    value.value();
 }
 
 /// Where a scan reads.
@@ -348,8 +348,10 @@ impl GoOn for Range<'static, &'static [u8], &'static [u8]> {
         let item = if reverse { self.next_back() } else { self.next() };
         let Some(item) = item else { return Ok(()) };
         let (key, value) = item.map_err(from_redb)?;
+        // All that can fail comes before the place moves: a step that fails is made once more from there.
+        must_lie_in_its_page(&value);
         at.go_to(space, key.value(), reverse)?;
-        at.value.get_or_insert_with(|| Held::in_page(value));
+        at.value.get_or_insert_with(|| Held::InPage(value));
         Ok(())
     }
 }
