@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::engine::{Bytes, Change, Layer, Merge, Now, Span, View};
+use crate::engine::{Bytes, Change, Held, Layer, Merge, Now, Span, View};
 use crate::error::Result;
 
 /// Changes by key; `None` removes.
@@ -48,10 +48,10 @@ impl Txn {
         self.now
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held<'_>>> {
         for layer in self.layers.iter().rev() {
             if let Some(change) = layer.get(key) {
-                return Ok(change.clone());
+                return Ok(change.clone().map(Held::Shared));
             }
         }
         self.view.get(key)
@@ -76,17 +76,15 @@ impl Txn {
     /// The live entries inside `span`, which lies in one key space, with this transaction's own changes.
     pub(crate) fn scan(&self, span: &Span) -> Result<Merge<'_>> {
         if span.is_empty() {
-            return Ok(Merge::new(Vec::new(), span.reverse));
+            return Ok(Merge::nothing());
         }
-        let mut layers: Vec<Layer<'_>> = Vec::new();
+        let mut layers: Vec<Layer<'_>> = Vec::with_capacity(4);
         for own in self.layers.iter().rev() {
             let range = own.range::<[u8], _>(span.clone());
-            layers.push(Box::new(
-                span.direct(range).map(|(key, value)| Ok((key.clone(), value.clone()))),
-            ));
+            let range = span.direct(range);
+            layers.push(Box::new(range.map(|(key, value)| (key.clone(), value.clone()))));
         }
-        layers.extend(self.view.layers(span)?);
-        Ok(Merge::new(layers, span.reverse))
+        self.view.scan(layers, span)
     }
 
     /// Opens a layer and gives the depth to go back to.

@@ -8,7 +8,7 @@ use crate::engine::Space;
 use crate::engine::verify::{CheckStep, Findings, Place, Rule, Walk, damage_of};
 use crate::error::Result;
 use crate::limits::{FINDINGS_MAX, KEY_BYTES_MAX};
-use crate::record::{self, Raw, states};
+use crate::record::{self, states};
 use crate::table::TableInfo;
 use crate::txn::Txn;
 
@@ -51,22 +51,19 @@ pub(super) fn walk(walk: &mut Walk<'_>, txn: &Txn, catalogue: &Catalogue) -> Res
         let encoded = record::encoded_key(key);
         judge_key(info, encoded, findings);
         let place = || place_of(info, encoded);
-        let Some(raw) = damage_of(Raw::decode(key, value), findings, place, RECORD)? else {
+        let Some(stored) = damage_of(record::decode(key, value), findings, place, RECORD)? else {
             return Ok(());
         };
-        judge_value(info, encoded, &raw, findings);
-        let Some(state) = raw.state else { return Ok(()) };
-        if !info
-            .machine_at(encoded)
-            .is_some_and(|machine| machine.has_state(&state))
-        {
+        judge_value(info, encoded, stored.value, findings);
+        let Some(state) = stored.state else { return Ok(()) };
+        if !info.machine_at(encoded).is_some_and(|machine| machine.has_state(state)) {
             findings.add(place(), STATE, format!("state={state}"));
         }
-        let entry = txn.get(&states::entry_key(info.id, &state, encoded));
-        if damage_of(entry, findings, place, MISSING)? == Some(None) {
+        let entry = txn.get(&states::entry_key(info.id, state, encoded));
+        if let Some(None) = damage_of(entry, findings, place, MISSING)? {
             findings.add(place(), MISSING, format!("state={state}"));
         }
-        *counted.entry((info.id, state)).or_insert(0) += 1;
+        *counted.entry((info.id, state.to_owned())).or_insert(0) += 1;
         Ok(())
     })?;
     catalogue.judge_counts(&counted, walk.findings);
@@ -84,16 +81,16 @@ fn judge_key(info: &TableInfo, encoded: &[u8], findings: &mut Findings) {
 }
 
 /// Values of other codecs are known to programs only.
-fn judge_value(info: &TableInfo, encoded: &[u8], raw: &Raw, findings: &mut Findings) {
+fn judge_value(info: &TableInfo, encoded: &[u8], value: &[u8], findings: &mut Findings) {
     if info.codec_at(encoded) != CodecId::Json {
         return;
     }
     #[cfg(feature = "json")]
-    if let Err(cause) = <crate::codec::Json as crate::codec::Codec>::decode::<serde::de::IgnoredAny>(&raw.value) {
+    if let Err(cause) = <crate::codec::Json as crate::codec::Codec>::decode::<serde::de::IgnoredAny>(value) {
         findings.add(place_of(info, encoded), JSON, crate::engine::verify::text(&cause));
     }
     #[cfg(not(feature = "json"))]
-    let _ = (raw, findings, JSON);
+    let _ = (value, findings, JSON);
 }
 
 /// Judges all entries under states, and gives their number.
@@ -117,11 +114,11 @@ pub(super) fn walk_states(walk: &mut Walk<'_>, txn: &Txn, catalogue: &Catalogue)
             return Ok(());
         };
         // A damaged record was found already.
-        let found = match stored.map(|bytes| Raw::decode(&whole, &bytes)) {
-            Some(Ok(raw)) if raw.state.as_deref() == Some(state) => return Ok(()),
+        let found = match stored.as_ref().map(|bytes| record::decode(&whole, bytes)) {
+            Some(Ok(record)) if record.state == Some(state) => return Ok(()),
             Some(Err(_)) => return Ok(()),
-            Some(Ok(raw)) => raw.state.unwrap_or_else(|| "none".to_owned()),
-            None => "no record".to_owned(),
+            Some(Ok(record)) => record.state.unwrap_or("none"),
+            None => "no record",
         };
         findings.add(place(), LEADS, format!("state={state}, found={found}"));
         Ok(())

@@ -48,6 +48,7 @@ pub fn encode(key: &[u8], record: &Envelope<'_>, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// `Corrupt` if the checksum does not fit key and bytes, or a field breaks its rule.
+#[inline(always)]
 pub fn decode<'a>(key: &[u8], bytes: &'a [u8]) -> Result<Envelope<'a>> {
     let Some((crc, covered)) = bytes.split_first_chunk::<4>() else {
         return Err(corrupt("too short", bytes));
@@ -86,6 +87,7 @@ fn take_state<'a>(rest: &mut &'a [u8], bytes: &[u8]) -> Result<&'a str> {
     std::str::from_utf8(state).map_err(|_| corrupt("in a state whose name is not UTF-8", bytes))
 }
 
+#[inline]
 fn checksum(key: &[u8], covered: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
@@ -93,6 +95,7 @@ fn checksum(key: &[u8], covered: &[u8]) -> u32 {
     hasher.finalize()
 }
 
+#[cold]
 fn corrupt(what: &str, bytes: &[u8]) -> Error {
     Error::new(
         ErrorKind::Corrupt,

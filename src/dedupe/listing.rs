@@ -3,10 +3,10 @@
 //! Entries lie in the order of the lengths of their scopes. So that a listing needs no memory for its order, each length is
 //! a scan of its own, and the scans are merged.
 
-use std::iter::Peekable;
+use std::ops::Range;
 
 use super::{Remembered, check_scope, decode, stored_key};
-use crate::engine::{Bytes, Merge, Now, Space, Span};
+use crate::engine::{Merge, Now, Space, Span};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::SCOPE_BYTES_MAX;
 use crate::txn::Txn;
@@ -34,14 +34,11 @@ pub(crate) fn list<'t>(txn: &'t Txn, scope: Option<&str>) -> Result<Listing<'t>>
             .map(|len| Span::prefix(&of_length(len)))
             .collect(),
     };
-    let mut scans = Vec::new();
-    for span in spans {
-        scans.push(txn.scan(&span)?.peekable());
-    }
+    let scans = spans.iter().map(|span| txn.scan(span)).collect::<Result<Vec<_>>>()?;
     Ok(Listing {
+        to_step: 0..scans.len(),
         scans,
         now: txn.now(),
-        failed: false,
     })
 }
 
@@ -54,25 +51,27 @@ fn of_length(len: u8) -> Vec<u8> {
 /// See [`list`].
 pub(crate) struct Listing<'t> {
     /// One for each length of a scope. One that is at its end stays, and is never chosen.
-    scans: Vec<Peekable<Merge<'t>>>,
+    scans: Vec<Merge<'t>>,
+    /// Those that are at an entry that was given, or before their first.
+    to_step: Range<usize>,
     now: Now,
-    /// An error of the file came: what follows could be out of order.
-    failed: bool,
 }
 
 impl Listing<'_> {
-    /// The first entry of all scans, by its name.
-    fn next_entry(&mut self) -> Option<Result<(Bytes, Bytes)>> {
-        let mut best: Option<(usize, Bytes)> = None;
-        for (index, scan) in self.scans.iter_mut().enumerate() {
-            let sooner = |name: Option<_>| best.as_ref().is_none_or(|(_, so_far)| name < name_of(so_far));
-            match scan.peek() {
-                Some(Err(_)) => return scan.next(),
-                Some(Ok((stored, _))) if sooner(name_of(stored)) => best = Some((index, stored.clone())),
-                _ => {}
+    /// Goes to the first entry of all scans, by its name. An error of the file ends the listing: what follows could be out of
+    /// order.
+    fn next_entry(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        for scan in self.scans.get_mut(self.to_step.clone()).into_iter().flatten() {
+            if let Some(Err(cause)) = scan.step() {
+                self.scans.clear();
+                return Some(Err(cause));
             }
         }
-        self.scans.get_mut(best?.0)?.next()
+        let entries = self.scans.iter().enumerate();
+        let entries = entries.filter_map(|(index, scan)| Some((index, scan.at()?)));
+        let (index, entry) = entries.min_by_key(|(_, (stored, _))| name_of(stored))?;
+        self.to_step = index..index + 1;
+        Some(Ok(entry))
     }
 }
 
@@ -80,21 +79,14 @@ impl Iterator for Listing<'_> {
     type Item = Result<RememberedKey>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
-            let (stored, bytes) = match self.next_entry()? {
-                Ok(entry) => entry,
-                Err(cause) => {
-                    self.failed = true;
-                    return Some(Err(cause));
-                }
-            };
-            match read(&stored, &bytes, self.now) {
-                Ok(found) if found.remembered.is_alive() => return Some(Ok(found)),
-                Ok(_) => {}
-                Err(cause) => return Some(Err(cause)),
+        let now = self.now;
+        loop {
+            let found = self.next_entry()?.and_then(|(stored, bytes)| read(stored, bytes, now));
+            match found {
+                Ok(found) if !found.remembered.is_alive() => {}
+                found => return Some(found),
             }
         }
-        None
     }
 }
 

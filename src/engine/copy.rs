@@ -14,7 +14,7 @@ use super::memory::Bytes;
 use super::open::{base_begins, draw_life, lay_out, random, read_halves, read_superblock};
 use super::recovery;
 use super::space::Space;
-use super::view::{Merge, Span, View};
+use super::view::{Span, View};
 use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::codec::superblock::Superblock;
@@ -123,7 +123,7 @@ impl Original {
 
     /// Every live entry, in the order of spaces and keys.
     pub(crate) fn entries(&self) -> Result<impl Iterator<Item = Result<(Bytes, Bytes)>> + '_> {
-        let scan = |space: Space| Ok(Merge::new(self.view.layers(&Span::prefix(&[space as u8]))?, false));
+        let scan = |space: Space| Ok(self.view.scan(Vec::new(), &Span::prefix(&[space as u8]))?.copied());
         let scans = Space::ALL.into_iter().map(scan).collect::<Result<Vec<_>>>()?;
         Ok(scans.into_iter().flatten())
     }

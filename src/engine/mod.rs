@@ -41,6 +41,7 @@ use crate::group::{Group, Ticket};
 use crate::limits;
 use crate::sync::{JoinHandle, Mutex, MutexGuard};
 
+pub(crate) use base::Held;
 use base::{Applied, Base};
 use log::{LogEnv, Mark, Position};
 use shared::{Frozen, Shared};

@@ -4,11 +4,10 @@
 //! base. Taking a view copies three references. What a view shows never changes.
 
 use std::cmp::Ordering;
-use std::iter::Peekable;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use super::base::BaseSnapshot;
+use super::base::{BaseSnapshot, Held, Scan};
 use super::memory::{Bytes, Entry, Memory};
 use super::recovery::{self, Run};
 use crate::codec::successor_of_prefix;
@@ -24,8 +23,8 @@ pub(crate) struct View {
     pub(crate) base: Arc<BaseSnapshot>,
 }
 
-/// A layer of a scan: changes in the order of the scan.
-pub(crate) type Layer<'a> = Box<dyn Iterator<Item = Result<Entry>> + 'a>;
+/// Changes above the base, in the order of a scan.
+pub(crate) type Layer<'a> = Box<dyn Iterator<Item = Entry> + 'a>;
 
 /// Which keys a scan covers, and from which end. All of them lie in one key space.
 #[derive(Clone, Debug)]
@@ -92,93 +91,176 @@ impl View {
         }
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held<'_>>> {
         if let Some(change) = self.memory.get(key) {
-            return Ok(change);
+            return Ok(change.map(Held::Shared));
         }
         if let Some(change) = self.frozen.as_ref().and_then(|frozen| frozen.get(key)) {
-            return Ok(change);
+            return Ok(change.map(Held::Shared));
         }
         self.base.get(key)
     }
 
-    /// The layers of a scan, newest first. `span` must lie in one key space and not be empty.
-    pub(crate) fn layers<'a>(&'a self, span: &Span) -> Result<Vec<Layer<'a>>> {
-        let mut layers: Vec<Layer<'a>> = Vec::with_capacity(4);
+    /// The live entries inside `span`, below the changes of `layers`, newest first. `span` must lie in one key space and not be
+    /// empty.
+    pub(crate) fn scan<'a>(&'a self, mut layers: Vec<Layer<'a>>, span: &Span) -> Result<Merge<'a>> {
         for memory in std::iter::once(&self.memory).chain(&self.frozen) {
-            layers.push(Box::new(memory.range(span).map(Ok)));
+            layers.push(Box::new(memory.range(span)));
         }
-        layers.push(self.base.range(span)?);
-        Ok(layers)
+        Ok(Merge {
+            newer: layers.into_iter().filter_map(Newer::of).collect(),
+            base: self.base.scan(span)?,
+            reverse: span.reverse,
+            ..Merge::nothing()
+        })
     }
 }
 
-/// Merges layers into the live entries of a scan: the first layer that knows a key decides.
+/// A layer above the base, at one of its changes.
+struct Newer<'a> {
+    at: Entry,
+    behind: Layer<'a>,
+}
+
+impl<'a> Newer<'a> {
+    fn of(mut layer: Layer<'a>) -> Option<Newer<'a>> {
+        let at = layer.next()?;
+        Some(Newer { at, behind: layer })
+    }
+}
+
+/// The live entries of a scan: the first layer that knows a key decides. Each is lent until the next step, so that nothing of
+/// the base is copied for those who need no copy.
 pub(crate) struct Merge<'a> {
-    layers: Vec<Peekable<Layer<'a>>>,
+    /// Newest first; none that is at its end.
+    newer: Vec<Newer<'a>>,
+    /// `None` at its end.
+    base: Option<Scan>,
+    /// What the base is at was shown or is hidden.
+    base_is_passed: bool,
+    lent: Lent,
+    met_in_base: u64,
     reverse: bool,
-    failed: bool,
 }
 
 impl<'a> Merge<'a> {
-    pub(crate) fn new(layers: Vec<Layer<'a>>, reverse: bool) -> Merge<'a> {
+    /// A scan at its end.
+    pub(crate) fn nothing() -> Merge<'a> {
         Merge {
-            layers: layers.into_iter().map(Iterator::peekable).collect(),
-            reverse,
-            failed: false,
+            newer: Vec::new(),
+            base: None,
+            base_is_passed: true,
+            lent: Lent::Nothing,
+            met_in_base: 0,
+            reverse: false,
         }
     }
 
-    /// The next change of any layer, with older changes of the same key dropped.
-    fn next_change(&mut self) -> Option<Result<Entry>> {
-        self.layers.retain_mut(|layer| layer.peek().is_some());
-        if let [only] = self.layers.as_mut_slice() {
-            return only.next();
-        }
-        let mut best: Option<(usize, Bytes)> = None;
-        for (index, layer) in self.layers.iter_mut().enumerate() {
-            match layer.peek() {
-                None => {}
-                Some(Err(_)) => return layer.next(),
-                Some(Ok((key, _))) => {
-                    let sooner = if self.reverse {
-                        Ordering::Greater
-                    } else {
-                        Ordering::Less
-                    };
-                    if best.as_ref().is_none_or(|(_, so_far)| key.cmp(so_far) == sooner) {
-                        best = Some((index, key.clone()));
-                    }
-                }
+    /// Goes to the next entry. An error ends the scan: what follows it could be out of order.
+    pub(crate) fn step(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        match self.go_on() {
+            Ok(()) => self.at().map(Ok),
+            Err(cause) => {
+                *self = Merge::nothing();
+                Some(Err(cause))
             }
         }
-        let (winner, key) = best?;
+    }
+
+    /// The entry that the last step went to; `None` before the first step and at the end.
+    pub(crate) fn at(&self) -> Option<(&[u8], &[u8])> {
+        match &self.lent {
+            Lent::Nothing => None,
+            Lent::OfBase => self.base.as_ref().and_then(|base| Some((base.key(), base.value()?))),
+            Lent::OfNewer(key, value) => Some((key, value)),
+        }
+    }
+
+    /// The entries that are left, for those who keep them.
+    pub(crate) fn copied(mut self) -> impl Iterator<Item = Result<(Bytes, Bytes)>> + use<'a> {
+        std::iter::from_fn(move || Some(self.step()?.map(|(key, value)| (key.into(), value.into()))))
+    }
+
+    /// How many entries of the base were met so far, hidden ones too.
+    pub(crate) fn met_in_base(&self) -> u64 {
+        self.met_in_base
+    }
+
+    fn go_on(&mut self) -> Result<()> {
+        loop {
+            self.read_base()?;
+            let newer = if self.newer.is_empty() {
+                None
+            } else {
+                self.first_of_newer()
+            };
+            let of_base = match (newer, &self.base) {
+                (None, None) => break,
+                (None, Some(_)) => Ordering::Less,
+                (Some(_), None) => Ordering::Greater,
+                (Some(newer), Some(base)) => self.order(base.key(), newer),
+            };
+            self.base_is_passed = of_base.is_le();
+            self.lent = match &self.base {
+                Some(base) if of_base.is_lt() && base.is_live() => Lent::OfBase,
+                _ if of_base.is_lt() => continue,
+                _ => match self.take_newer() {
+                    Some((key, value)) => Lent::OfNewer(key, value),
+                    None => continue,
+                },
+            };
+            return Ok(());
+        }
+        self.lent = Lent::Nothing;
+        Ok(())
+    }
+
+    fn read_base(&mut self) -> Result<()> {
+        if self.base_is_passed
+            && let Some(base) = &mut self.base
+        {
+            base.step()?;
+            if base.is_at_end() {
+                self.base = None;
+            } else {
+                self.met_in_base += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of two keys the scan comes to first.
+    fn order(&self, one: &[u8], other: &[u8]) -> Ordering {
+        match self.reverse {
+            false => one.cmp(other),
+            true => other.cmp(one),
+        }
+    }
+
+    fn first_of_newer(&self) -> Option<&Bytes> {
+        let keys = self.newer.iter().map(|layer| &layer.at.0);
+        keys.min_by(|one, other| self.order(one, other))
+    }
+
+    /// Takes the next key out of the layers above the base; `None` if it was removed.
+    fn take_newer(&mut self) -> Option<(Bytes, Bytes)> {
+        let key = self.first_of_newer()?.clone();
         let mut change = None;
-        for (index, layer) in self.layers.iter_mut().enumerate() {
-            let taken = layer.next_if(|entry| matches!(entry, Ok((other, _)) if *other == key));
-            if index == winner {
-                change = taken;
+        self.newer.retain_mut(|layer| {
+            if layer.at.0 != key {
+                return true;
             }
-        }
-        change
+            change.get_or_insert(layer.at.1.take());
+            let next = layer.behind.next();
+            next.map(|next| layer.at = next).is_some()
+        });
+        Some((key, change??))
     }
 }
 
-impl Iterator for Merge<'_> {
-    type Item = Result<(Bytes, Bytes)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while !self.failed {
-            match self.next_change()? {
-                Ok((key, Some(value))) => return Some(Ok((key, value))),
-                Ok((_, None)) => {}
-                Err(error) => {
-                    // An error ends the scan: what follows it could be out of order.
-                    self.failed = true;
-                    return Some(Err(error));
-                }
-            }
-        }
-        None
-    }
+/// What a scan is at.
+enum Lent {
+    Nothing,
+    OfBase,
+    OfNewer(Bytes, Bytes),
 }

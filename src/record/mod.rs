@@ -8,7 +8,7 @@ pub(crate) mod states;
 
 use crate::codec::envelope::{self, Envelope};
 use crate::codec::{CodecId, Version};
-use crate::engine::{Bytes, Space};
+use crate::engine::Space;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::txn::Txn;
@@ -125,15 +125,21 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn decode(key: &[u8], bytes: &Bytes) -> Result<Raw> {
-        // The space byte is no part of the checksum: it says where, not what.
-        let envelope = envelope::decode(key.get(1..).unwrap_or_default(), bytes)?;
-        let state = envelope.state.map(str::to_owned);
+    pub(crate) fn decode(key: &[u8], bytes: &[u8]) -> Result<Raw> {
+        let Envelope { version, state, value } = decode(key, bytes)?;
         Ok(Raw {
-            version: envelope.version,
-            state,
-            value: envelope.value.to_vec(),
+            version,
+            state: state.map(str::to_owned),
+            value: value.to_vec(),
         })
+    }
+
+    pub(crate) fn as_envelope(&self) -> Envelope<'_> {
+        Envelope {
+            version: self.version,
+            state: self.state.as_deref(),
+            value: &self.value,
+        }
     }
 
     fn stored(&self) -> Stored<'_> {
@@ -179,6 +185,13 @@ pub(crate) fn table_of(key: &[u8]) -> Option<u32> {
 /// The encoded key in a record's key.
 pub(crate) fn encoded_key(key: &[u8]) -> &[u8] {
     key.get(5..).unwrap_or_default()
+}
+
+/// The record whose bytes lie under `key`.
+#[inline(always)]
+pub(crate) fn decode<'b>(key: &[u8], bytes: &'b [u8]) -> Result<Envelope<'b>> {
+    // The space byte is no part of the checksum: it says where, not what.
+    envelope::decode(key.get(1..).unwrap_or_default(), bytes)
 }
 
 pub(crate) fn read(txn: &Txn, key: &[u8]) -> Result<Option<Raw>> {

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use super::Store;
-use super::read::{ItemOf, PageOf, ReadTx, page_of, span_of};
+use super::read::{ItemOf, PageOf, Paged, ReadTx, page_of, span_of};
 use crate::codec::Keys;
-use crate::engine::{Bytes, Merge};
+use crate::engine::{Held, Merge};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
-use crate::record::{Raw, states};
+use crate::record::{self, states};
 use crate::table::catalog::TableInfo;
 use crate::table::{TableSpec, in_record, no_such_state, record_of};
 use crate::txn::Txn;
@@ -82,13 +82,7 @@ impl ReadTx<'_> {
         limit: usize,
     ) -> Result<PageOf<T>> {
         let entries = self.entries_in_state(&table, &state, &keys)?;
-        page_of::<T, _>(
-            entries.into_iter().flatten(),
-            keys,
-            limit,
-            |entry| &entry.key,
-            |entry| entry.item(&table),
-        )
+        page_of(InState { table, entries }, keys, limit)
     }
 
     /// How many records of a table are in `state`: one look-up, however many they are. 0 in a table that the file does not
@@ -165,7 +159,7 @@ impl ReadTx<'_> {
             state: state.into(),
             prefix_len: prefix.len(),
             left,
-            failed: false,
+            at: None,
         }))
     }
 }
@@ -192,8 +186,22 @@ impl<T: TableSpec> Iterator for InState<'_, T> {
     type Item = Result<ItemOf<T>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.entries.as_mut()?.next()?;
-        Some(entry.and_then(|entry| entry.item(&self.table)))
+        match self.entries.as_mut()?.step()? {
+            Ok(entry) => Some(entry.item(&self.table)),
+            Err(cause) => Some(Err(cause)),
+        }
+    }
+}
+
+impl<T: TableSpec> Paged<T> for InState<'_, T> {
+    fn step(&mut self) -> Option<Result<&[u8]>> {
+        let entry = self.entries.as_mut()?.step()?;
+        Some(entry.map(Entry::key))
+    }
+
+    fn item(&self) -> Option<Result<ItemOf<T>>> {
+        let entry = self.entries.as_ref()?.at.as_ref()?;
+        Some(entry.item(&self.table))
     }
 }
 
@@ -204,66 +212,66 @@ struct Entries<'a> {
     state: Arc<str>,
     prefix_len: usize,
     left: Merge<'a>,
-    failed: bool,
+    at: Option<Entry<'a>>,
 }
 
-struct Entry {
+struct Entry<'a> {
     info: Arc<TableInfo>,
     state: Arc<str>,
-    /// As encoded.
-    key: Vec<u8>,
     whole_key: Vec<u8>,
-    stored: Option<Bytes>,
+    stored: Option<Held<'a>>,
 }
 
-impl Entries<'_> {
-    fn look_up(&self, entry: Result<(Bytes, Bytes)>) -> Result<Entry> {
-        let (entry_key, _) = entry?;
-        let key = entry_key.get(self.prefix_len..).unwrap_or_default().to_vec();
-        let whole_key = self.info.record_key(&key);
-        Ok(Entry {
-            info: self.info.clone(),
-            state: self.state.clone(),
-            stored: self.txn.get(&whole_key)?,
-            key,
-            whole_key,
-        })
-    }
-}
-
-impl Iterator for Entries<'_> {
-    type Item = Result<Entry>;
-
-    /// An error here is one of the file, and ends the scan.
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
+impl<'a> Entries<'a> {
+    /// Goes to the next one. An error here is one of the file, and ends the scan.
+    fn step(&mut self) -> Option<Result<&Entry<'a>>> {
+        self.at = None;
+        let key = match self.left.step()? {
+            Ok((entry_key, _)) => entry_key.get(self.prefix_len..).unwrap_or_default(),
+            Err(cause) => return Some(Err(cause)),
+        };
+        let whole_key = self.info.record_key(key);
+        match self.txn.get(&whole_key) {
+            Ok(stored) => {
+                let (info, state) = (self.info.clone(), self.state.clone());
+                Some(Ok(self.at.insert(Entry {
+                    info,
+                    state,
+                    whole_key,
+                    stored,
+                })))
+            }
+            Err(cause) => {
+                self.left = Merge::nothing();
+                Some(Err(cause))
+            }
         }
-        let entry = self.left.next()?;
-        let entry = self.look_up(entry);
-        self.failed = entry.is_err();
-        Some(entry)
     }
 }
 
-impl Entry {
+impl Entry<'_> {
+    /// As encoded.
+    fn key(&self) -> &[u8] {
+        record::encoded_key(&self.whole_key)
+    }
+
     /// Key and record, if the record is what the entry says.
     fn item<T: TableSpec>(&self, table: &T) -> Result<ItemOf<T>> {
-        let named = |cause| in_record(&self.info, &self.key, cause);
+        let named = |cause| in_record(&self.info, self.key(), cause);
         let damaged = |message| named(Error::new(ErrorKind::Corrupt, message));
-        let state = &self.state;
+        let state = &*self.state;
         let bytes = self.stored.as_ref();
         let bytes =
             bytes.ok_or_else(|| damaged(format!("a record that is listed in a state is missing, state={state}")))?;
-        let raw = Raw::decode(&self.whole_key, bytes).map_err(named)?;
-        if raw.state.as_deref() != Some(state) {
-            let found = raw.state.as_deref().unwrap_or("none");
+        let stored = record::decode(&self.whole_key, bytes).map_err(named)?;
+        if stored.state != Some(state) {
+            let found = stored.state.unwrap_or("none");
             return Err(damaged(format!(
                 "a record is listed in another state than its own, state={state}, found_state={found}"
             )));
         }
-        let key = table.decode_key(&self.key).map_err(named)?;
-        Ok((key, record_of(table, &self.info, &self.key, &raw)?))
+        let key = table.decode_key(self.key()).map_err(named)?;
+        Ok((key, record_of(table, &self.info, self.key(), &stored)?))
     }
 }
 

@@ -150,7 +150,7 @@ impl Catalog {
         let Some(identity) = table.identity() else {
             return Ok(());
         };
-        if durable()?.get(&entry_key(&info.name))?.as_ref() != Some(bytes) {
+        if durable()?.get(&entry_key(&info.name))?.as_deref() != Some(&**bytes) {
             return Ok(());
         }
         let mut cache = self.cache.lock();
@@ -203,9 +203,10 @@ pub(crate) fn declare(txn: &mut Txn, declared: &Declared) -> Result<(TableInfo, 
 /// All tables of the file, by name.
 pub(crate) fn list(txn: &Txn) -> Result<Vec<TableInfo>> {
     let mut tables = Vec::new();
-    for entry in txn.scan(&Span::prefix(&entry_key("")))? {
+    let mut scan = txn.scan(&Span::prefix(&entry_key("")))?;
+    while let Some(entry) = scan.step() {
         let (key, bytes) = entry?;
-        tables.push(entry::decode(&key, &bytes)?);
+        tables.push(entry::decode(key, bytes)?);
     }
     Ok(tables)
 }
@@ -269,8 +270,8 @@ fn create(txn: &mut Txn, declared: &Declared) -> Result<TableInfo> {
     Ok(info)
 }
 
-fn is_entry(txn: &Txn, info: &TableInfo, bytes: &Bytes) -> Result<bool> {
-    Ok(txn.get(&entry_key(&info.name))?.as_ref() == Some(bytes))
+fn is_entry(txn: &Txn, info: &TableInfo, bytes: &[u8]) -> Result<bool> {
+    Ok(txn.get(&entry_key(&info.name))?.as_deref() == Some(bytes))
 }
 
 /// Compares the file's side with the program's. Gives the grown machine if the program added states or moves.

@@ -159,7 +159,7 @@ struct EntryMigration {
 pub(super) fn load(txn: &Txn, name: &str) -> Result<Option<(TableInfo, Bytes)>> {
     let key = entry_key(name);
     let Some(bytes) = txn.get(&key)? else { return Ok(None) };
-    Ok(Some((decode(&key, &bytes)?, bytes)))
+    Ok(Some((decode(&key, &bytes)?, bytes.share())))
 }
 
 pub(super) fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {

@@ -12,7 +12,7 @@ use super::entry::{self, Migration, Shape, TableInfo};
 use super::{Declared, Record, TableSpec, naming_record, record_of};
 use crate::codec::Version;
 use crate::codec::envelope::Envelope;
-use crate::engine::{Bytes, Span};
+use crate::engine::Span;
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
 use crate::machine::decide::Reconciled;
@@ -134,7 +134,7 @@ pub(crate) struct Rewrote {
 
 /// A record as the new table has it.
 struct Renewed {
-    key: Bytes,
+    key: Vec<u8>,
     /// The record that it replaces.
     stored: Raw,
     version: Version,
@@ -226,12 +226,13 @@ where
     {
         let mut page = Vec::new();
         let mut bytes = 0;
-        for entry in txn.scan(&rest_of(info.id, behind))? {
+        let mut scan = txn.scan(&rest_of(info.id, behind))?;
+        while let Some(entry) = scan.step() {
             let (key, stored) = entry?;
             if page.len() == PAGE_RECORDS_MAX {
                 return Ok((page, false));
             }
-            let renewed = self.renew(info, key, &stored, f)?;
+            let renewed = self.renew(info, key, stored, f)?;
             bytes += renewed.log_bytes_max();
             // One that is larger than a page goes alone.
             if bytes > self.page_bytes_max && !page.is_empty() {
@@ -242,16 +243,16 @@ where
         Ok((page, true))
     }
 
-    fn renew<E, F>(&self, info: &TableInfo, key: Bytes, stored: &Bytes, f: &mut F) -> Result<Renewed, E>
+    fn renew<E, F>(&self, info: &TableInfo, key: &[u8], stored: &[u8], f: &mut F) -> Result<Renewed, E>
     where
         E: From<Error>,
         F: FnMut(&O::OwnedKey, Record<O::Value, O::State>) -> Result<(N::Value, N::State), E>,
     {
-        let encoded = record::encoded_key(&key);
+        let encoded = record::encoded_key(key);
         let unreadable = |cause| super::in_record(info, encoded, cause);
         let owned = self.old.decode_key(encoded).map_err(unreadable)?;
-        let raw = Raw::decode(&key, stored).map_err(unreadable)?;
-        let (value, state) = f(&owned, record_of(&self.old, info, encoded, &raw)?)?;
+        let raw = Raw::decode(key, stored).map_err(unreadable)?;
+        let (value, state) = f(&owned, record_of(&self.old, info, encoded, &raw.as_envelope())?)?;
         let refused = |cause| naming_record("cannot migrate a record", info, encoded, cause);
         let value = self.new.encode_value(&value, self.verify_values).map_err(refused)?;
         record::check_value(&value).map_err(refused)?;
@@ -268,7 +269,7 @@ where
             version,
             state,
             value,
-            key,
+            key: key.to_vec(),
         })
     }
 }
@@ -287,7 +288,7 @@ impl Renewed {
             state: self.state.as_deref(),
             value: &self.value,
         };
-        record::write(txn, table, self.key.to_vec(), Some(&self.stored), &envelope)
+        record::write(txn, table, self.key, Some(&self.stored), &envelope)
     }
 }
 

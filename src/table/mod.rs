@@ -14,11 +14,12 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::codec::envelope::Envelope;
 use crate::codec::{Bincode, Codec, CodecId, DynKey, Key, KeyKind, Version, encode_key, encode_verified};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{KEY_BYTES_MAX, KEY_PAIR_DEPTH_MAX};
 use crate::machine::{Machine, StateOf, Stateless};
-use crate::record::{Found, Raw};
+use crate::record::Found;
 
 pub(crate) use entry::Shape;
 pub use entry::TableInfo;
@@ -356,14 +357,15 @@ fn kept_kind(kind: KeyKind) -> Result<KeyKind> {
 }
 
 /// A record of a table from its bytes; an error names table and key.
+#[inline(always)]
 pub(crate) fn record_of<T: TableSpec>(
     table: &T,
     info: &TableInfo,
     encoded_key: &[u8],
-    raw: &Raw,
+    stored: &Envelope<'_>,
 ) -> Result<Record<T::Value, T::State>> {
     let named = |cause| in_record(info, encoded_key, cause);
-    let value = table.decode_value(&raw.value);
+    let value = table.decode_value(stored.value);
     Ok(Record {
         value: value.map_err(|cause| {
             let sides = sides_of(table, info.codec(), Some(info.schema()));
@@ -373,8 +375,8 @@ pub(crate) fn record_of<T: TableSpec>(
                 format!("cannot read a record, {}, {sides}", place_of(info, encoded_key)),
             )
         })?,
-        version: raw.version,
-        state: table.parse_state(raw.state.as_deref()).map_err(named)?,
+        version: stored.version,
+        state: table.parse_state(stored.state).map_err(named)?,
     })
 }
 

@@ -10,9 +10,9 @@ use super::{Exported, FORM};
 use crate::batch::json::{key_text, table_text, value_text};
 use crate::codec::{CodecId, DynKey};
 use crate::dedupe;
-use crate::engine::{Bytes, Span};
+use crate::engine::Span;
 use crate::error::{Error, ErrorKind, Result};
-use crate::record::{self, Raw};
+use crate::record;
 use crate::table::{TableInfo, catalog, in_record};
 use crate::txn::Txn;
 
@@ -55,8 +55,9 @@ pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn
         })?;
     }
     for info in &tables {
-        for item in txn.scan(&of_table(info))? {
-            lines.record(info, &item?)?;
+        let mut scan = txn.scan(&of_table(info))?;
+        while let Some(entry) = scan.step() {
+            lines.record(info, entry?)?;
         }
     }
     for entry in dedupe::list(txn, None)? {
@@ -76,8 +77,9 @@ fn of_table(info: &TableInfo) -> Span {
 fn count(txn: &Txn, tables: &[TableInfo]) -> Result<Exported> {
     let mut records = 0;
     for info in tables {
-        for item in txn.scan(&of_table(info))? {
-            item?;
+        let mut scan = txn.scan(&of_table(info))?;
+        while let Some(entry) = scan.step() {
+            entry?;
             records += 1;
         }
     }
@@ -109,11 +111,11 @@ impl Lines<'_> {
         self.out.write_all(&text).map_err(unwritten)
     }
 
-    fn record(&mut self, info: &TableInfo, (key, bytes): &(Bytes, Bytes)) -> Result<()> {
+    fn record(&mut self, info: &TableInfo, (key, bytes): (&[u8], &[u8])) -> Result<()> {
         let encoded = record::encoded_key(key);
         let named = |cause| in_record(info, encoded, cause);
-        let raw = Raw::decode(key, bytes).map_err(named)?;
-        let value = match value_text(info.codec(), &raw.value) {
+        let stored = record::decode(key, bytes).map_err(named)?;
+        let value = match value_text(info.codec(), stored.value) {
             Ok(value) => Some(value),
             // JSON that is not as a table of JSON values writes it would come back as other bytes.
             Err(_) if info.codec() == CodecId::Json => None,
@@ -122,9 +124,9 @@ impl Lines<'_> {
         self.push(&Written::Record {
             table: info.name(),
             key: key_text(info.key_kind(), encoded).map_err(named)?,
-            version: raw.version.get(),
-            state: raw.state.as_deref(),
-            raw: value.is_none().then(|| base64(&raw.value)),
+            version: stored.version.get(),
+            state: stored.state,
+            raw: value.is_none().then(|| base64(stored.value)),
             value,
         })
     }

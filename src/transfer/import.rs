@@ -380,7 +380,7 @@ fn check_empty(txn: &Txn) -> Result<()> {
         return Err(invalid(message));
     }
     let mut keys = txn.scan(&Span::prefix(&Space::Ending.key(0)))?;
-    match keys.next().transpose()? {
+    match keys.step().transpose()? {
         Some(_) => Err(invalid("the store is not empty: it remembers keys")),
         None => Ok(()),
     }

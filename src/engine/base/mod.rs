@@ -36,7 +36,7 @@ pub(super) use segments::Judged;
 #[cfg(feature = "test-util")]
 pub use segments::plan;
 use segments::{Appender, Changed, Known, Merges, Segments};
-pub(crate) use snapshot::BaseSnapshot;
+pub(crate) use snapshot::{BaseSnapshot, Held, Scan};
 use spent::{Spent, caught};
 use tables::{Tables, open_segments};
 

@@ -5,15 +5,15 @@
 //! same `applied` only by entries that are over or hidden, and by which segments the others lie in.
 
 use std::cmp::Ordering;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redb::{Range, ReadOnlyTable, ReadableDatabase};
+use redb::{AccessGuard, Range, ReadOnlyTable, ReadableDatabase};
 
-use super::super::memory::{Bytes, Entry};
+use super::super::memory::Bytes;
 use super::super::space::Space;
-use super::super::view::{Layer, Span};
+use super::super::view::Span;
 use super::segments::{Cursors, Known, List, read_catalog};
 use super::spent::Spent;
 use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, META, RECORDS, STATES, from_redb, missing};
@@ -101,34 +101,36 @@ impl BaseSnapshot {
         (successor.applied == self.applied).then_some(successor)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held<'_>>> {
         let Some((space, key)) = Space::split(key) else {
             return Ok(None);
         };
         self.get_here(space, key).or_else(|cause| match self.successor() {
-            Some(successor) => successor.get_here(space, key),
+            // What is held must not outlive the state that it is of.
+            Some(successor) => Ok(successor.get_here(space, key)?.map(|held| Held::Shared(held.share()))),
             None => Err(cause),
         })
     }
 
-    fn get_here(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>> {
+    fn get_here(&self, space: Space, key: &[u8]) -> Result<Option<Held<'_>>> {
         self.spent.reading(|| {
             let Some(tree) = self.tree(space) else {
-                return Ok(self.find_ending(key)?.and_then(|entry| entry.value));
+                let found = self.find_ending(key)?.and_then(|entry| entry.value);
+                return Ok(found.map(Held::Shared));
             };
             let found = tree.get(key).map_err(from_redb)?;
-            Ok(found.map(|guard| Arc::from(guard.value())))
+            Ok(found.inspect(must_lie_in_its_page).map(Held::InPage))
         })
     }
 
-    /// The entries inside `span`, in the order of the scan.
-    pub(crate) fn range(self: &Arc<BaseSnapshot>, span: &Span) -> Result<Layer<'static>> {
+    /// The entries inside `span`, in the order of the scan; `None` if it is in no key space.
+    pub(crate) fn scan(self: &Arc<BaseSnapshot>, span: &Span) -> Result<Option<Scan>> {
         let space_of = |bound: Bound<&[u8]>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
             Bound::Unbounded => None,
         };
         let Some(space) = space_of(span.start_bound()) else {
-            return Ok(Box::new(std::iter::empty()));
+            return Ok(None);
         };
         let inside = |key: &'_ [u8]| key.get(1..).unwrap_or_default().to_vec();
         // A span that ends in the next space covers the rest of its own.
@@ -138,16 +140,15 @@ impl BaseSnapshot {
             Bound::Unbounded
         };
         let mut scan = Scan {
+            at: At::default(),
+            source: None,
             snapshot: Arc::clone(self),
             space,
             bounds: (span.start_bound().map(inside), to),
             reverse: span.reverse,
-            source: None,
-            scratch: Vec::new(),
-            shown: None,
         };
         scan.or_on_a_successor(Scan::open)?;
-        Ok(Box::new(scan))
+        Ok(Some(scan))
     }
 
     /// The tree that a space is; `None` for the one that lies in segments.
@@ -161,35 +162,79 @@ impl BaseSnapshot {
     }
 }
 
-/// Where a scan is at.
+/// A value as it was found.
+pub(crate) enum Held<'s> {
+    /// Where it lies in a page, which stays in memory as long.
+    InPage(AccessGuard<'s, &'static [u8]>),
+    Shared(Bytes),
+}
+
+impl Held<'_> {
+    /// To keep it longer.
+    pub(crate) fn share(self) -> Bytes {
+        match self {
+            Held::InPage(guard) => guard.value().into(),
+            Held::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Held::InPage(guard) => guard.value(),
+            Held::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// redb looks for that when the value is asked for, and panics if it does not: so it is asked where a panic is caught. What was
+/// given once is given again.
+fn must_lie_in_its_page(value: &AccessGuard<'_, &'static [u8]>) {
+    value.value();
+}
+
+/// Where a scan reads.
 enum Source {
     Tree(Box<Range<'static, &'static [u8], &'static [u8]>>),
     Segments(Cursors),
 }
 
 /// A scan that is under way.
-struct Scan {
+pub(crate) struct Scan {
+    // Stands before what it must not outlive.
+    at: At,
+    source: Option<Source>,
     snapshot: Arc<BaseSnapshot>,
     space: Space,
     bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     reverse: bool,
-    source: Option<Source>,
-    /// Kept between steps so that a key takes one allocation.
-    scratch: Vec<u8>,
-    /// The last key that was shown, with the byte of its space.
-    shown: Option<Bytes>,
+}
+
+/// What a scan is at.
+#[derive(Default)]
+struct At {
+    /// The last key that was met, with the byte of its space; empty before the first.
+    key: Vec<u8>,
+    /// `None` if the key was removed.
+    value: Option<Held<'static>>,
+    /// `false` at the end.
+    is_entry: bool,
 }
 
 impl Scan {
     fn open(&mut self) -> Result<()> {
         let mut from = self.bounds.0.as_ref().map(Vec::as_slice);
         let mut to = self.bounds.1.as_ref().map(Vec::as_slice);
-        if let Some(shown) = self.shown.as_deref().and_then(|shown| shown.get(1..)) {
+        let shown = self.at.key.get(1..);
+        if let Some(shown) = shown {
             *(if self.reverse { &mut to } else { &mut from }) = Bound::Excluded(shown);
         }
         // Nothing is left, which redb need not be asked.
         if let (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) = (from, to)
-            && self.shown.is_some()
+            && shown.is_some()
             && from >= to
         {
             return Ok(());
@@ -214,51 +259,56 @@ impl Scan {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<Entry>> {
+    /// Goes to the next entry, or to the end.
+    pub(crate) fn step(&mut self) -> Result<()> {
+        self.or_on_a_successor(Scan::step_here)
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        !self.at.is_entry
+    }
+
+    /// The key that it is at, with the byte of its space.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.at.key
+    }
+
+    /// Whether the key that it is at was not removed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.at.value.is_some()
+    }
+
+    /// `None` if the key was removed.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        self.at.value.as_deref()
+    }
+
+    fn step_here(&mut self) -> Result<()> {
+        self.at.leave();
         if self.source.is_none() {
             self.open()?;
         }
-        let Some(source) = &mut self.source else {
-            return Ok(None);
-        };
-        let (reverse, space) = (self.reverse, self.space);
-        let scratch = &mut self.scratch;
-        let mut whole = |key: &[u8]| {
-            scratch.clear();
-            scratch.push(space as u8);
-            scratch.extend_from_slice(key);
-            Bytes::from(scratch.as_slice())
-        };
-        let found = self.snapshot.spent.reading(|| match source {
-            Source::Tree(range) => {
-                let item = if reverse { range.next_back() } else { range.next() };
-                let Some(item) = item else { return Ok(None) };
-                let (key, value) = item.map_err(from_redb)?;
-                Ok(Some((whole(key.value()), Some(Bytes::from(value.value())))))
-            }
-            Source::Segments(cursors) => {
-                let step = cursors.step()?;
-                Ok(step.map(|step| (whole(&step.entry.key), step.entry.value)))
-            }
-        })?;
-        if let (Some((key, _)), Some(shown)) = (&found, &self.shown) {
-            // Merged with the log, an entry at a wrong place would come back as it once was.
-            let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
-            if key.cmp(shown) != sooner {
-                let message = "the base is damaged: its keys are out of order";
-                return Err(Error::new(ErrorKind::Corrupt, message));
-            }
-        }
-        self.shown = found.as_ref().map(|(key, _)| Arc::clone(key)).or(self.shown.take());
-        Ok(found)
+        let (at, space, reverse) = (&mut self.at, self.space, self.reverse);
+        self.snapshot.spent.reading(|| match &mut self.source {
+            Some(Source::Tree(range)) => range.go_on(at, space, reverse),
+            Some(Source::Segments(cursors)) => match cursors.step()? {
+                Some(step) => {
+                    at.value = step.entry.value.map(Held::Shared);
+                    at.go_to(space, &step.entry.key, reverse)
+                }
+                None => Ok(()),
+            },
+            None => Ok(()),
+        })
     }
 
     /// Makes a step, and if that fails makes it on the opening that took the place of this one.
-    fn or_on_a_successor<T>(&mut self, step: impl Fn(&mut Scan) -> Result<T>) -> Result<T> {
+    fn or_on_a_successor(&mut self, step: impl Fn(&mut Scan) -> Result<()>) -> Result<()> {
         step(self).or_else(|cause| match self.snapshot.successor() {
             Some(successor) => {
-                self.snapshot = successor;
+                self.at.leave();
                 self.source = None;
+                self.snapshot = successor;
                 step(self)
             }
             None => Err(cause),
@@ -266,10 +316,42 @@ impl Scan {
     }
 }
 
-impl Iterator for Scan {
-    type Item = Result<Entry>;
+impl At {
+    fn leave(&mut self) {
+        self.value = None;
+        self.is_entry = false;
+    }
 
-    fn next(&mut self) -> Option<Result<Entry>> {
-        self.or_on_a_successor(Scan::step).transpose()
+    fn go_to(&mut self, space: Space, key: &[u8], reverse: bool) -> Result<()> {
+        let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
+        // Merged with the log, an entry at a wrong place would come back as it once was.
+        if self.key.get(1..).is_some_and(|shown| key.cmp(shown) != sooner) {
+            let message = "the base is damaged: its keys are out of order";
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        self.key.clear();
+        self.key.push(space as u8);
+        self.key.extend_from_slice(key);
+        self.is_entry = true;
+        Ok(())
+    }
+}
+
+/// A step in a tree of redb. As a method of redb's range the compiler has it beside redb's own, and makes one of both: that
+/// saves a scan a tenth.
+trait GoOn {
+    fn go_on(&mut self, at: &mut At, space: Space, reverse: bool) -> Result<()>;
+}
+
+impl GoOn for Range<'static, &'static [u8], &'static [u8]> {
+    fn go_on(&mut self, at: &mut At, space: Space, reverse: bool) -> Result<()> {
+        let item = if reverse { self.next_back() } else { self.next() };
+        let Some(item) = item else { return Ok(()) };
+        let (key, value) = item.map_err(from_redb)?;
+        // All that can fail comes before the place moves: a step that fails is made once more from there.
+        must_lie_in_its_page(&value);
+        at.go_to(space, key.value(), reverse)?;
+        at.value.get_or_insert_with(|| Held::InPage(value));
+        Ok(())
     }
 }

@@ -1,13 +1,11 @@
 //! A walk through one state: every entry of a key space in its order, with the rules on the base beside it.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use super::{CheckStep, Findings, Place, Rule, Tell, damage_of, text};
 use crate::engine::base::Judged;
-use crate::engine::memory::Bytes;
 use crate::engine::space::Space;
-use crate::engine::view::{Merge, Span, View};
+use crate::engine::view::{Span, View};
 use crate::error::Result;
 
 const READ: Rule = Rule::new(
@@ -43,40 +41,35 @@ impl Walk<'_> {
         &mut self,
         space: Space,
         step: CheckStep,
-        mut each: impl FnMut(&Bytes, &Bytes, &mut Findings) -> Result<()>,
+        mut each: impl FnMut(&[u8], &[u8], &mut Findings) -> Result<()>,
     ) -> Result<()> {
         let view = self.view.clone();
         let span = Span::prefix(&[space as u8]);
-        let of_base = Cell::new(0);
         (self.tell)(step, 0);
         let whole = || Place::Entry {
             space: space.name(),
             key: String::new(),
         };
-        let layers = damage_of(view.layers(&span), self.findings, whole, READ)?;
-        let Some(mut layers) = layers else { return Ok(()) };
-        if let Some(base) = layers.pop() {
-            layers.push(Box::new(base.inspect(|entry| {
-                of_base.set(of_base.get() + u64::from(entry.is_ok()));
-            })));
-        }
+        let scan = damage_of(view.scan(Vec::new(), &span), self.findings, whole, READ)?;
+        let Some(mut scan) = scan else { return Ok(()) };
         let mut passed = 0;
-        let mut behind: Option<Bytes> = None;
-        for entry in Merge::new(layers, false) {
-            let place = || entry_of(space, behind.as_deref().unwrap_or_default());
+        let mut behind = Vec::new();
+        while let Some(entry) = scan.step() {
+            let place = || entry_of(space, &behind);
             let Some((key, value)) = damage_of(entry, self.findings, place, READ)? else {
                 // What lies behind is not known, so neither is how much it is.
                 return Ok(());
             };
-            each(&key, &value, self.findings)?;
+            each(key, value, self.findings)?;
             passed += 1;
             if passed % TOLD_EVERY == 0 {
                 (self.tell)(step, passed);
             }
-            behind = Some(key);
+            behind.clear();
+            behind.extend_from_slice(key);
         }
         (self.tell)(step, passed);
-        self.judge_count(space, of_base.get())
+        self.judge_count(space, scan.met_in_base())
     }
 
     fn judge_count(&mut self, space: Space, found: u64) -> Result<()> {

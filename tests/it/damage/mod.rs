@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use sprag::testkit::SimDisk;
-use sprag::{Checked, ErrorKind, Store};
+use sprag::{Checked, Error, ErrorKind, Keys, Store};
 
 use crate::common::{in_time, shared};
 use crate::random::{Random, in_full, seed};
@@ -270,4 +270,70 @@ fn a_branch_that_leads_to_another_page_brings_no_record_back_as_it_once_was() {
     assert!(fates.of(Fate::RefusedAtOpen) + fates.of(Fate::RefusedAtReading) > 0);
     assert!(fates.of(Fate::Harmless) > 0, "no branch is out of use");
     assert_eq!(fates.of(Fate::FoundByCheck), 0, "a branch is judged when it is read");
+}
+
+/// Where the leaves that have records of `text` say that an entry ends in its page: the highest byte of each such number.
+fn ends_in_leaves(bytes: &[u8], text: &str) -> Vec<usize> {
+    let mut ends = Vec::new();
+    for (number, page) in bytes[BASE_AT..].chunks_exact(4096).enumerate() {
+        let has_text = page.windows(text.len()).any(|window| window == text.as_bytes());
+        if page[0] == 1 && has_text {
+            let entries = usize::from(u16::from_le_bytes([page[2], page[3]]));
+            let begins = BASE_AT + number * 4096 + 4;
+            ends.extend((0..2 * entries).map(|entry| begins + 4 * entry + 3));
+        }
+    }
+    ends
+}
+
+/// redb finds such an entry, and panics only when its bytes are asked for.
+#[test]
+fn an_entry_that_ends_outside_of_its_page_is_corrupt_in_a_look_up_as_in_a_scan() {
+    let text = |key: u64| format!("blob {key} {}", "x".repeat(100));
+    let disk = SimDisk::new();
+    let store = options().create_on(shared(&disk)).expect("a store");
+    for key in 0..20 {
+        store.put(image::BLOBS, &key, &text(key)).map(drop).expect("a put");
+    }
+    store.close().expect("closed, so that all of it is in the base");
+    let bytes = disk.cache_image();
+    let ends = ends_in_leaves(&bytes, &text(7));
+    assert_eq!(ends.len(), 40, "of each record the end of its key and of its value");
+    for at in ends {
+        let (mut looked_up, mut scanned) = (0, 0);
+        let mut damaged = bytes.clone();
+        damaged[at] = 1;
+        let store = options()
+            .open_on(Arc::new(SimDisk::from_image(damaged)))
+            .expect("opened");
+        for key in 0..20 {
+            match store.get(image::BLOBS, &key) {
+                Ok(record) => assert!(
+                    record.is_none_or(|record| record.value == text(key)),
+                    "at={at}, key={key}"
+                ),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+                    looked_up += 1;
+                }
+            }
+        }
+        let scan = store.read(|tx| {
+            let items: Vec<_> = tx.scan(image::BLOBS, Keys::all())?.collect();
+            Ok::<_, Error>(items)
+        });
+        for item in scan.expect("a scan that begins") {
+            match item {
+                Ok((key, record)) => assert_eq!(record.value, text(key), "at={at}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+                    scanned += 1;
+                }
+            }
+        }
+        assert!(
+            looked_up > 0 && scanned == 1,
+            "at={at}, looked_up={looked_up}, scanned={scanned}"
+        );
+    }
 }

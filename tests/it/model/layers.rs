@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sprag::testkit::{EventKind, SimDisk};
-use sprag::{Error, Keys, Store, Table};
+use sprag::{Condition, Error, ErrorKind, Keep, Keys, OnceKey, Record, Store, Table, WriteTx};
 
 use crate::common::{Gate, Opens, shared, small};
 use crate::random::{Random, seed};
@@ -76,24 +76,51 @@ fn compare(store: &Store, expected: &Expected, random: &mut Random) {
     }
     // A write sees the three layers and its own changes over them, and leaves nothing of them behind.
     let aborted = store.write(|tx| {
-        tx.put(NUMBERS, &77, &"own".to_owned())?;
-        tx.delete(NUMBERS, &78)?;
-        tx.put(NUMBERS, &1000, &"own".to_owned())?;
         let mut own = expected.clone();
-        own.insert(77, "own".to_owned());
-        own.insert(1000, "own".to_owned());
-        own.remove(&78);
-        let seen = tx
-            .scan(NUMBERS, Keys::all().rev())?
-            .map(|item| item.map(|(key, record)| (key, record.value)));
-        assert_eq!(
-            seen.collect::<Result<Vec<_>, _>>()?,
-            own.into_iter().rev().collect::<Vec<_>>()
-        );
-        tx.put_if(NUMBERS, &1000, sprag::Condition::Absent, &String::new())?
-            .or_abort()
+        change_own(tx, &mut own, random, "own");
+        compare_own(tx, &own)?;
+        // What a remembered key does lies over the rest of the write until it is done.
+        let key = OnceKey::new("layers", "one", Keep::Forever);
+        tx.once(&key, |tx| {
+            change_own(tx, &mut own, random, "own above");
+            compare_own(tx, &own)
+        })?;
+        compare_own(tx, &own)?;
+        tx.put_if(NUMBERS, &999, Condition::Present, &String::new())?.or_abort()
     });
-    aborted.expect_err("aborted");
+    let aborted = aborted.expect_err("aborted");
+    assert_eq!(aborted.kind(), ErrorKind::Conflict, "{aborted:?}");
+}
+
+/// Changes in a write that does not commit, behind all other keys too.
+fn change_own(tx: &mut WriteTx<'_>, own: &mut Expected, random: &mut Random, value: &str) {
+    for _ in 0..60 {
+        let key = random.below(220);
+        if random.below(3) == 0 {
+            tx.delete(NUMBERS, &key).map(drop).expect("removed");
+            own.remove(&key);
+        } else {
+            tx.put(NUMBERS, &key, &value.to_owned()).map(drop).expect("written");
+            own.insert(key, value.to_owned());
+        }
+    }
+}
+
+fn compare_own(tx: &WriteTx<'_>, own: &Expected) -> Result<(), Error> {
+    let mut all: Vec<(u64, String)> = own.iter().map(|(key, value)| (*key, value.clone())).collect();
+    for reverse in [false, true] {
+        let keys = || if reverse { Keys::all().rev() } else { Keys::all() };
+        let value = |(key, record): (u64, Record<String>)| (key, record.value);
+        let seen: Result<Vec<_>, Error> = tx.scan(NUMBERS, keys())?.map(|item| item.map(value)).collect();
+        assert_eq!(seen?, all, "reverse={reverse}");
+        let page = tx.scan_page(NUMBERS, keys(), 50)?;
+        let rest = tx.scan_page(NUMBERS, page.next.expect("more than a page"), 1000)?;
+        assert!(rest.next.is_none());
+        let seen: Vec<_> = page.records.into_iter().chain(rest.records).map(value).collect();
+        assert_eq!(seen, all, "reverse={reverse}");
+        all.reverse();
+    }
+    Ok(())
 }
 
 #[test]
