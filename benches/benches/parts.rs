@@ -114,7 +114,7 @@ fn full_table() -> Memory {
     let mut table = Memory::new();
     let value = [7; 100];
     for number in 0..CHANGES {
-        table.insert(number + 1, &key_of(number), Some(&value));
+        table.insert(number + 1, &key_of(number), Some(&value[..]));
     }
     table
 }
@@ -128,7 +128,7 @@ fn memory(criterion: &mut Criterion) {
                 let mut table = Memory::new();
                 let mut published = table.clone();
                 for number in 0..CHANGES {
-                    table.insert(number + 1, &key_of(number), Some(&value));
+                    table.insert(number + 1, &key_of(number), Some(&value[..]));
                     published = table.clone();
                 }
                 published

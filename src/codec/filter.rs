@@ -32,9 +32,11 @@ impl Filter {
     pub fn with_room(keys: u64) -> Filter {
         let blocks = keys.saturating_mul(BITS_PER_KEY).div_ceil(BITS_PER_BLOCK).max(1);
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX);
-        Filter {
-            blocks: vec![[0; BLOCK_BYTES]; blocks],
-        }
+        let mut filter = Filter::default();
+        // How many keys there are may be read from a damaged file.
+        let fits = filter.blocks.try_reserve_exact(blocks).is_ok();
+        filter.blocks.resize(if fits { blocks } else { 1 }, [0; BLOCK_BYTES]);
+        filter
     }
 
     /// Makes room for so many bytes more, as far as there is any: what follows may be less.

@@ -8,7 +8,8 @@
 //! - A view from [`Engine::read`] holds only what is durable at the store's level.
 //! - Every answer decided under a `Writer` is true once [`Engine::wait`] of its ticket returned `Ok`.
 //!
-//! Lock order: sweep, then writer lock, then group, then handed bytes, then shared state.
+//! Lock order: sweep, then writer lock, then group, then handed bytes, then shared state, then the base, the reading of a
+//! filter, a memory table and its spare buffers.
 
 mod base;
 mod checkpoint;

@@ -110,7 +110,7 @@ impl Shared {
             std::mem::replace(&mut state.published, new)
         };
         drop(state);
-        // Freed without the lock: the last owner of a memory table frees its nodes one by one.
+        // Freed without the lock: the last owner of a memory table frees or hands on all of its pieces.
         drop(old);
     }
 

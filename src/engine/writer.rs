@@ -74,8 +74,8 @@ impl Writer<'_> {
         let len = frame::encode(core.superblock.stamp(), &header, ops(&changes), &mut stage.scratch) as u64;
         let position = core.find_room(stage, len)?;
         let at = position.half.begins(core.superblock.log_half_bytes) + position.used;
-        for (key, value) in ops(&changes) {
-            stage.mark.memory.insert(header.sequence, key, value);
+        for (key, value) in changes {
+            stage.mark.memory.insert(header.sequence, &key, value);
         }
         stage.mark.sequence = header.sequence;
         stage.mark.life = stage.life;

@@ -10,6 +10,9 @@ use std::time::Duration;
 use sprag::testkit::SimDisk;
 use sprag::{Error, ErrorKind, ManualClock, Options, Store, TableInfo, Version};
 
+/// Where the base begins in a file that was made with the defaults: behind the superblock and both halves of the log.
+pub const BASE_BEGINS: usize = 4096 + 2 * sprag::limits::LOG_HALF_BYTES_DEFAULT as usize;
+
 /// No call of a trial may take longer than this. Generous, since the machine may be busy with something else.
 const WATCHDOG: Duration = Duration::from_secs(5);
 

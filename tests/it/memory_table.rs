@@ -10,8 +10,12 @@ use sprag::internals::{Memory, Span};
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Few enough that keys meet again, of lengths on both sides of what is compared in place, and some with zeros at the end.
-fn key(random: &mut Random) -> Vec<u8> {
+/// Few enough that keys meet again, of lengths on both sides of what is compared in place, and some with zeros at the end. Or so
+/// many that a scan takes several pages.
+fn key(random: &mut Random, many: bool) -> Vec<u8> {
+    if many {
+        return (random.below(600) as u16).to_be_bytes().to_vec();
+    }
     let len = [0, 1, 3, 15, 16, 17, 20][random.below(7) as usize];
     let mut key = vec![0; len];
     if let Some(last) = key.last_mut() {
@@ -23,11 +27,22 @@ fn key(random: &mut Random) -> Vec<u8> {
     key
 }
 
-fn bound(random: &mut Random) -> Bound<Vec<u8>> {
+/// Short, or on either side of what is shared and not copied.
+fn value(random: &mut Random, step: u32) -> Vec<u8> {
+    let len = match random.below(64) {
+        0 => 16 << 10,
+        1 => (16 << 10) + 1,
+        2 => 300 << 10,
+        _ => 4,
+    };
+    step.to_le_bytes().into_iter().cycle().take(len).collect()
+}
+
+fn bound(random: &mut Random, many: bool) -> Bound<Vec<u8>> {
     match random.below(3) {
         0 => Bound::Unbounded,
-        1 => Bound::Included(key(random)),
-        _ => Bound::Excluded(key(random)),
+        1 => Bound::Included(key(random, many)),
+        _ => Bound::Excluded(key(random, many)),
     }
 }
 
@@ -39,15 +54,15 @@ fn owned((key, value): (Arc<[u8]>, Option<Arc<[u8]>>)) -> (Vec<u8>, Option<Vec<u
     (key.to_vec(), value.map(|value| value.to_vec()))
 }
 
-fn compare(random: &mut Random, table: &Memory, model: &Model) {
+fn compare(random: &mut Random, many: bool, table: &Memory, model: &Model) {
     for _ in 0..4 {
-        let key = key(random);
+        let key = key(random, many);
         let found = table.get(&key).map(|change| change.map(|value| value.to_vec()));
         assert_eq!(found, model.get(&key).cloned(), "key={key:?}");
     }
     let all: Model = table.iter().map(owned).collect();
     assert_eq!(all, *model);
-    let (from, to) = (bound(random), bound(random));
+    let (from, to) = (bound(random, many), bound(random, many));
     let mut span = Span {
         from: shared(&from),
         to: shared(&to),
@@ -69,7 +84,8 @@ fn compare(random: &mut Random, table: &Memory, model: &Model) {
 #[test]
 fn a_clone_stays_what_it_was_and_a_rollback_goes_on_from_it() {
     let mut random = Random::new(seed());
-    for _ in 0..40 {
+    for round in 0..40 {
+        let many = round % 2 == 0;
         // States of one table from the oldest to the newest, each with the sequence of its last commit.
         let mut states = vec![(Memory::new(), Model::new(), 0)];
         for step in 0..400_u32 {
@@ -86,15 +102,52 @@ fn a_clone_stays_what_it_was_and_a_rollback_goes_on_from_it() {
             let (mut table, mut model, mut sequence) = states.last().expect("never empty").clone();
             sequence += 1;
             for _ in 0..=random.below(3) {
-                let key = key(&mut random);
-                let value = (random.below(3) > 0).then(|| step.to_le_bytes().to_vec());
+                let key = key(&mut random, many);
+                let value = (random.below(3) > 0).then(|| value(&mut random, step));
                 table.insert(sequence, &key, value.as_deref());
                 model.insert(key, value);
             }
             states.push((table, model, sequence));
             let (table, model, _) = &states[random.below(states.len() as u64) as usize];
-            compare(&mut random, table, model);
+            compare(&mut random, many, table, model);
         }
+    }
+}
+
+#[test]
+fn no_order_of_keys_takes_a_leaf_for_each_change() {
+    const CHANGES: u64 = 100_000;
+    let of = |number: u64| number.to_be_bytes();
+    // Full leaves, and then one key over and over: behind all of them, at the end of one, at the beginning of one.
+    for hot in [u64::MAX, 127, 128] {
+        let mut table = Memory::new();
+        for number in 0..CHANGES {
+            let key = if number < 1280 { number } else { hot };
+            table.insert(number + 1, &of(key), Some(&of(number)[..]));
+        }
+        assert_eq!(table.get(&of(hot)), Some(Some(Arc::from(of(CHANGES - 1)))));
+        let leaves = table.leaves() as u64;
+        assert!(leaves <= 2 * CHANGES / 128, "hot={hot}, leaves={leaves}");
+    }
+    let orders: [(&str, fn(u64) -> u64); 4] = [
+        ("rising", |number| number),
+        ("falling", |number| CHANGES - number),
+        ("any", |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        ("rising in two places, one from behind", |number| match number % 2 {
+            0 => number,
+            _ => u64::MAX - number,
+        }),
+    ];
+    for (name, order) in orders {
+        let mut table = Memory::new();
+        let mut model = BTreeMap::new();
+        for number in 0..CHANGES {
+            table.insert(number + 1, &of(order(number)), Some(&of(number)[..]));
+            model.insert(of(order(number)).to_vec(), Some(of(number).to_vec()));
+        }
+        assert!(table.iter().map(owned).eq(model), "{name}");
+        let leaves = table.leaves() as u64;
+        assert!(leaves <= 2 * CHANGES / 128, "{name}, leaves={leaves}");
     }
 }
 
@@ -126,7 +179,7 @@ fn readers_see_whole_states_while_one_thread_adds() {
         }
         let mut table = Memory::new();
         for number in 0..CHANGES {
-            table.insert(number + 1, &key(number), Some(&key(number)));
+            table.insert(number + 1, &key(number), Some(key(number)));
             *newest.lock().expect("nobody panics") = (table.clone(), number + 1);
         }
     });

@@ -14,7 +14,7 @@ mod spare;
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use self::heap::{Change, Heap};
+use self::heap::{Change, End, Heap, Value};
 use self::index::{Index, Position, Sought};
 use super::view::Span;
 use crate::codec::filter::{self, Filter};
@@ -27,8 +27,10 @@ pub type Entry = (Bytes, Option<Bytes>);
 
 /// For how many changes the first filter has room; each further one has room for twice as many.
 const FILTER_KEYS: u64 = 32 << 10;
-/// How many keys a scan passes, and about how many bytes it copies, while it holds the lock.
+/// How many keys a scan passes while it holds the lock: few at first, since it may end soon, and up to the most of them.
+const FIRST_PAGE_KEYS: usize = 4;
 const PAGE_KEYS: usize = 64;
+/// About how many bytes it copies meanwhile.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// A state of an ordered map from keys to their changes.
@@ -37,6 +39,8 @@ pub struct Memory {
     table: Arc<RwLock<Table>>,
     /// Of what sequence the newest change is that this state shows.
     upto: u64,
+    /// Where that change ends.
+    end: End,
 }
 
 #[derive(Debug, Default)]
@@ -62,34 +66,57 @@ impl Memory {
         };
         Memory {
             table: Arc::new(RwLock::new(successor)),
-            upto: 0,
+            ..Memory::default()
         }
     }
 
     /// Adds a change of the commit `sequence`, which this state shows from now on; older states do not.
-    pub fn insert(&mut self, sequence: u64, key: &[u8], value: Option<&[u8]>) {
-        self.upto = sequence;
+    pub fn insert<V: AsRef<[u8]> + Into<Bytes>>(&mut self, sequence: u64, key: &[u8], value: Option<V>) {
+        let hash = filter::hash(key);
+        let (here, apart);
+        let value = match value {
+            None => None,
+            Some(value) if Heap::is_apart(value.as_ref()) => {
+                apart = value.into();
+                Some(Value::Apart(&apart))
+            }
+            Some(value) => {
+                here = value;
+                Some(Value::Here(here.as_ref()))
+            }
+        };
         let mut table = self.table.write();
         let Table { heap, index, filters } = &mut *table;
-        filters.insert(key);
+        filters.insert(hash);
         let place = heap.push(Change { sequence, key, value });
         index.insert(heap, Sought::new(key, sequence), place);
+        (self.upto, self.end) = (sequence, heap.end());
     }
 
     /// Takes the map back to this state: what came after it is dropped.
     pub fn roll_back(&self) {
-        let Table { heap, index, .. } = &mut *self.table.write();
+        let Table { heap, index, filters } = &mut *self.table.write();
         index.retain(heap, |change| change.sequence <= self.upto);
+        heap.truncate(self.end);
+        *filters = Filters::default();
+        index.each(heap, |change| filters.insert(filter::hash(change.key)));
     }
 
     /// `None`: says nothing of this key. `Some(None)`: the key was removed.
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let hash = filter::hash(key);
         let table = self.table.read();
-        if !table.filters.may_hold(key) {
+        if !table.filters.may_hold(hash) {
             return None;
         }
         let found = table.shown(key, self.upto)?;
-        Some(found.value.map(Bytes::from))
+        Some(found.value.map(Value::share))
+    }
+
+    /// How many leaves the order of the changes takes.
+    #[cfg(feature = "test-util")]
+    pub fn leaves(&self) -> usize {
+        self.table.read().index.leaves()
     }
 
     /// All changes in key order.
@@ -109,6 +136,7 @@ impl Memory {
             to,
             reverse,
             page: VecDeque::new(),
+            page_keys: FIRST_PAGE_KEYS,
             at_the_end: false,
         }
     }
@@ -189,6 +217,8 @@ pub struct Entries {
     to: Bound<Bytes>,
     reverse: bool,
     page: VecDeque<Entry>,
+    /// How many keys the next page passes.
+    page_keys: usize,
     at_the_end: bool,
 }
 
@@ -219,16 +249,17 @@ impl Entries {
             let Some(Passed { key, shown, left }) = found else {
                 break;
             };
-            if passed == PAGE_KEYS || bytes > PAGE_BYTES {
+            if passed == self.page_keys || bytes > PAGE_BYTES {
                 self.at_the_end = false;
                 break;
             }
             if let Some(shown) = shown {
-                bytes += key.len() + shown.value.map_or(0, <[u8]>::len);
-                self.page.push_back((key.into(), shown.value.map(Bytes::from)));
+                bytes += key.len() + shown.value.map_or(0, Value::copied);
+                self.page.push_back((key.into(), shown.value.map(Value::share)));
             }
             (position, last) = (left, Some(key));
         }
+        self.page_keys = (2 * self.page_keys).min(PAGE_KEYS);
         if let Some(last) = last.filter(|_| !self.at_the_end) {
             let left = if self.reverse { &mut self.to } else { &mut self.from };
             *left = Bound::Excluded(last.into());
@@ -272,7 +303,7 @@ struct Filters {
 }
 
 impl Filters {
-    fn insert(&mut self, key: &[u8]) {
+    fn insert(&mut self, hash: u64) {
         if self.room == 0 {
             let room = FILTER_KEYS << self.all.len().min(16);
             self.all.push(Filter::with_room(room));
@@ -280,12 +311,11 @@ impl Filters {
         }
         self.room -= 1;
         if let Some(last) = self.all.last_mut() {
-            last.insert(filter::hash(key));
+            last.insert(hash);
         }
     }
 
-    fn may_hold(&self, key: &[u8]) -> bool {
-        let hash = filter::hash(key);
+    fn may_hold(&self, hash: u64) -> bool {
         self.all.iter().any(|filter| filter.may_hold(hash))
     }
 }

@@ -26,8 +26,7 @@ impl<T> Spare<T> {
         spare.unwrap_or_else(|| Vec::with_capacity(room))
     }
 
-    /// Keeps the buffers of a table that goes, and lets go of those that are left of the one before: no more is kept than a table
-    /// took.
+    /// Keeps the buffers of a table that goes, and lets go of those that are left of the one before.
     pub(super) fn keep(&self, buffers: impl Iterator<Item = Vec<T>>) {
         let kept = buffers.map(|mut buffer| {
             buffer.clear();

@@ -42,7 +42,7 @@ fn a_sound_store_prints_what_was_looked_at_and_exits_0() {
 fn a_damaged_store_prints_its_findings_and_exits_1_and_stays_as_it_is() {
     let place = filled();
     let mut image = std::fs::read(&place.file).expect("its bytes");
-    let base = 4096 + 2 * (2 << 20);
+    let base = crate::common::BASE_BEGINS;
     let places: Vec<usize> = (base..image.len() - 5)
         .filter(|at| &image[*at..*at + 5] == b"a ray")
         .collect();

@@ -165,7 +165,7 @@ fn damaged(place: &Place, at: impl Fn(&[u8]) -> usize) {
 
 /// Behind the log: where the base has this.
 fn in_the_base(bytes: &[u8], what: &[u8]) -> usize {
-    let begins = 4096 + 2 * (2 << 20);
+    let begins = crate::common::BASE_BEGINS;
     begins
         + bytes[begins..]
             .windows(what.len())
@@ -211,7 +211,7 @@ fn what_a_command_wrote_is_there_although_the_log_is_damaged_behind_its_back() {
         place.run(&["put", "FILE", "users", key, "1"]).says("applied version=1");
     }
     let bytes = fs::read(&place.file).expect("its bytes");
-    let log = 4096..4096 + 2 * (2 << 20);
+    let log = 4096..crate::common::BASE_BEGINS;
     let last = log.clone().rfind(|at| bytes[*at] != 0).expect("frames");
     for at in [4096 + 8, last] {
         let mut bytes = bytes.clone();

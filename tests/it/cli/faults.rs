@@ -234,7 +234,7 @@ fn a_damaged_record_or_key_exits_6_in_every_command_that_reads_it() {
     store.close().expect("closed");
     let mut image = std::fs::read(&place.file).expect("its bytes");
     // Behind the superblock and both halves of the log lies the base.
-    let base = 4096 + 2 * (2 << 20);
+    let base = crate::common::BASE_BEGINS;
     let places: Vec<usize> = (base..image.len() - 5)
         .filter(|at| &image[*at..*at + 5] == b"a ray")
         .collect();
