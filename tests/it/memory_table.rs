@@ -8,6 +8,8 @@ use std::sync::Arc;
 use crate::random::{Random, seed};
 use sprag::internals::{Memory, Span};
 
+/// Which key comes at which place.
+type Order = fn(u64) -> u64;
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// Few enough that keys meet again, of lengths on both sides of what is compared in place, and some with zeros at the end. Or so
@@ -129,7 +131,7 @@ fn no_order_of_keys_takes_a_leaf_for_each_change() {
         let leaves = table.leaves() as u64;
         assert!(leaves <= 2 * CHANGES / 128, "hot={hot}, leaves={leaves}");
     }
-    let orders: [(&str, fn(u64) -> u64); 4] = [
+    let orders: [(&str, Order); 4] = [
         ("rising", |number| number),
         ("falling", |number| CHANGES - number),
         ("any", |number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
