@@ -90,12 +90,13 @@ impl Shared {
         self.state.lock().published.clone()
     }
 
-    /// The newest staged state, given the stager's own memory table.
-    pub(crate) fn staged_view(&self, sequence: u64, memory: &Memory) -> View {
+    /// The newest staged state, given the stager's own mark.
+    pub(crate) fn staged_view(&self, mark: &Mark) -> View {
         let state = self.state.lock();
         View {
-            sequence,
-            memory: memory.clone(),
+            sequence: mark.sequence,
+            life: mark.life,
+            memory: mark.memory.clone(),
             frozen: state.frozen.as_ref().map(|frozen| frozen.memory.clone()),
             base: state.base.clone(),
         }
@@ -165,6 +166,7 @@ impl Shared {
         };
         let published = View {
             sequence: state.published.sequence,
+            life: state.published.life,
             memory,
             frozen: None,
             base: base.clone(),
@@ -312,6 +314,7 @@ fn view(mark: &Mark, frozen: Option<&Frozen>, base: &Arc<BaseSnapshot>) -> View 
         .map(|frozen| frozen.memory.clone());
     View {
         sequence: mark.sequence,
+        life: mark.life,
         memory: mark.memory.clone(),
         frozen,
         base: base.clone(),

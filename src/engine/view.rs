@@ -18,6 +18,8 @@ use crate::error::Result;
 pub(crate) struct View {
     /// The sequence of the last commit that this state contains.
     pub(crate) sequence: u64,
+    /// The life of that commit.
+    pub(crate) life: u64,
     pub(crate) memory: Memory,
     pub(crate) frozen: Option<Memory>,
     pub(crate) base: Arc<BaseSnapshot>,
@@ -25,6 +27,13 @@ pub(crate) struct View {
 
 /// Changes above the base, in the order of a scan.
 pub(crate) type Layer<'a> = Box<dyn Iterator<Item = Entry> + 'a>;
+
+/// The last commit of a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    pub(crate) sequence: u64,
+    pub(crate) life: u64,
+}
 
 /// Which keys a scan covers, and from which end. All of them lie in one key space.
 #[derive(Clone, Debug)]
@@ -83,8 +92,10 @@ impl View {
     /// The state that the frames of a log make of a base.
     pub(super) fn of(base: Arc<BaseSnapshot>, runs: Vec<Run>) -> View {
         let (older, newer) = recovery::split(runs);
+        let last = newer.as_ref().map_or(base.applied, |run| run.last);
         View {
-            sequence: newer.as_ref().map_or(base.applied, |run| run.last).sequence,
+            sequence: last.sequence,
+            life: last.life,
             memory: newer.map_or_else(Memory::new, |run| run.memory),
             frozen: older.map(|run| run.memory),
             base,
@@ -98,7 +109,14 @@ impl View {
         if let Some(change) = self.frozen.as_ref().and_then(|frozen| frozen.get(key)) {
             return Ok(change.map(Held::Shared));
         }
-        self.base.get(key)
+        self.base.get(key, self.last())
+    }
+
+    fn last(&self) -> Last {
+        Last {
+            sequence: self.sequence,
+            life: self.life,
+        }
     }
 
     /// The live entries inside `span`, below the changes of `layers`, newest first. `span` must lie in one key space and not be
@@ -109,7 +127,7 @@ impl View {
         }
         Ok(Merge {
             newer: layers.into_iter().filter_map(Newer::of).collect(),
-            base: self.base.scan(span)?,
+            base: self.base.scan(span, self.last())?,
             reverse: span.reverse,
             ..Merge::nothing()
         })

@@ -44,9 +44,7 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     /// The newest staged state.
     pub(crate) fn view(&self) -> View {
-        self.core
-            .shared
-            .staged_view(self.stage.mark.sequence, &self.stage.mark.memory)
+        self.core.shared.staged_view(&self.stage.mark)
     }
 
     pub(crate) fn now(&self) -> Now {

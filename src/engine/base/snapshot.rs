@@ -1,8 +1,9 @@
 //! One state of the base, to look up and to scan.
 //!
 //! redb answers an error for ever once it met one, and a checkpoint that fails gives its opening up. A reader that meets such
-//! an end goes on with the opening that took its place, if that shows the same state; a state differs from the one with the
-//! same `applied` only by entries that are over or hidden, and by which segments the others lie in.
+//! an end goes on with the opening that took its place, if that shows the same state, or one between it and the state that is
+//! read; a state differs from the one with the same `applied` only by entries that are over or hidden, and by which segments
+//! the others lie in.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Deref, RangeBounds};
@@ -13,7 +14,7 @@ use redb::{AccessGuard, Range, ReadOnlyTable, ReadableDatabase};
 
 use super::super::memory::Bytes;
 use super::super::space::Space;
-use super::super::view::Span;
+use super::super::view::{Last, Span};
 use super::segments::{Cursors, Known, List, read_catalog};
 use super::spent::Spent;
 use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, META, RECORDS, STATES, from_redb, missing};
@@ -90,22 +91,28 @@ impl BaseSnapshot {
         self.spent.is_set()
     }
 
-    /// The same state over another opening; `None` if there is none.
-    fn successor(&self) -> Option<Arc<BaseSnapshot>> {
+    /// The same state over another opening, or one that has no more than a state with this last commit; `None` if there is none.
+    fn successor(&self, last: Last) -> Option<Arc<BaseSnapshot>> {
         if !self.is_spent() {
             return None;
         }
         let home = self.home.upgrade()?;
         let mut open = lock_within(&home.open, PATIENCE)?;
         let successor = home.renew(&mut open).ok()?;
-        (successor.applied == self.applied).then_some(successor)
+        let before = self.applied.sequence;
+        let Applied { sequence, life, .. } = successor.applied;
+        // What a checkpoint brought meanwhile lies in the layers above as well, and hides what it brought. Of one life a
+        // lower sequence is an earlier commit.
+        let is_between = life == last.life && (before..=last.sequence).contains(&sequence);
+        (successor.applied == self.applied || is_between).then_some(successor)
     }
 
-    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Held<'_>>> {
+    /// For a state with this last commit.
+    pub(crate) fn get(&self, key: &[u8], last: Last) -> Result<Option<Held<'_>>> {
         let Some((space, key)) = Space::split(key) else {
             return Ok(None);
         };
-        self.get_here(space, key).or_else(|cause| match self.successor() {
+        self.get_here(space, key).or_else(|cause| match self.successor(last) {
             // What is held must not outlive the state that it is of.
             Some(successor) => Ok(successor.get_here(space, key)?.map(|held| Held::Shared(held.share()))),
             None => Err(cause),
@@ -123,8 +130,8 @@ impl BaseSnapshot {
         })
     }
 
-    /// The entries inside `span`, in the order of the scan; `None` if it is in no key space.
-    pub(crate) fn scan(self: &Arc<BaseSnapshot>, span: &Span) -> Result<Option<Scan>> {
+    /// The entries inside `span`, in the order of the scan, for a state with this last commit; `None` if it is in no key space.
+    pub(crate) fn scan(self: &Arc<BaseSnapshot>, span: &Span, last: Last) -> Result<Option<Scan>> {
         let space_of = |bound: Bound<&[u8]>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => Space::split(key).map(|(space, _)| space),
             Bound::Unbounded => None,
@@ -143,6 +150,7 @@ impl BaseSnapshot {
             at: At::default(),
             source: None,
             snapshot: Arc::clone(self),
+            last,
             space,
             bounds: (span.start_bound().map(inside), to),
             reverse: span.reverse,
@@ -208,6 +216,7 @@ pub(crate) struct Scan {
     at: At,
     source: Option<Source>,
     snapshot: Arc<BaseSnapshot>,
+    last: Last,
     space: Space,
     bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     reverse: bool,
@@ -304,7 +313,7 @@ impl Scan {
 
     /// Makes a step, and if that fails makes it on the opening that took the place of this one.
     fn or_on_a_successor(&mut self, step: impl Fn(&mut Scan) -> Result<()>) -> Result<()> {
-        step(self).or_else(|cause| match self.snapshot.successor() {
+        step(self).or_else(|cause| match self.snapshot.successor(self.last) {
             Some(successor) => {
                 self.at.leave();
                 self.source = None;
