@@ -35,7 +35,7 @@ pub const LOG_HALF_BYTES_MAX: u64 = 1 << 30;
 /// Log half in bytes if nothing else is asked for at create.
 pub const LOG_HALF_BYTES_DEFAULT: u64 = 8 << 20;
 /// Page cache of the base in bytes if nothing else is asked for.
-pub const CACHE_BYTES_DEFAULT: usize = 4 << 20;
+pub const CACHE_BYTES_DEFAULT: usize = 7 << 20;
 /// Longest time that a commit waits for a sync that another thread runs, in milliseconds; then its outcome is in doubt.
 pub const MEMBER_WAIT_MS_MAX: u64 = 1000;
 /// Longest time a store may have been closed, in seconds, for that time to age its remembered keys (31 days).

@@ -157,7 +157,8 @@ pub(crate) struct Merge<'a> {
     /// What the base is at was shown or is hidden.
     base_is_passed: bool,
     lent: Lent,
-    met_in_base: u64,
+    /// `None` once it went on over a base with other entries.
+    met_in_base: Option<u64>,
     reverse: bool,
 }
 
@@ -169,7 +170,7 @@ impl<'a> Merge<'a> {
             base: None,
             base_is_passed: true,
             lent: Lent::Nothing,
-            met_in_base: 0,
+            met_in_base: Some(0),
             reverse: false,
         }
     }
@@ -199,8 +200,8 @@ impl<'a> Merge<'a> {
         std::iter::from_fn(move || Some(self.step()?.map(|(key, value)| (key.into(), value.into()))))
     }
 
-    /// How many entries of the base were met so far, hidden ones too.
-    pub(crate) fn met_in_base(&self) -> u64 {
+    /// How many entries of the base were met so far, hidden ones too; `None` if not all of them were of the same state of it.
+    pub(crate) fn met_in_base(&self) -> Option<u64> {
         self.met_in_base
     }
 
@@ -238,10 +239,12 @@ impl<'a> Merge<'a> {
             && let Some(base) = &mut self.base
         {
             base.step()?;
+            let met = self.met_in_base.filter(|_| !base.went_further());
             if base.is_at_end() {
+                self.met_in_base = met;
                 self.base = None;
             } else {
-                self.met_in_base += 1;
+                self.met_in_base = met.map(|met| met + 1);
             }
         }
         Ok(())

@@ -47,7 +47,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: level `Sync`, 4 MiB of cache, log halves of 8 MiB, no wait for a busy file.
+    /// The defaults: level `Sync`, 7 MiB of cache, log halves of 8 MiB, no wait for a busy file.
     pub fn new() -> Options {
         let settings = Settings {
             level: Level::Sync,

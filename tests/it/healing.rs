@@ -1,12 +1,13 @@
 //! A device that failed for a moment: what works while it does, and that all of it works again without opening anew.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use sprag::testkit::{CrashPlan, Disk, FaultKind, FaultMode, SimDisk};
-use sprag::{Error, ErrorKind, Keys, Store, Table};
+use sprag::{Error, ErrorKind, Keys, ReadTx, Store, Table};
 
 use crate::common::{in_time, kind_of, shared, small};
 
@@ -88,6 +89,78 @@ fn a_read_that_is_under_way_goes_on_through_failed_checkpoints() {
         Ok::<_, Error>(())
     });
     read.expect("nothing that a reader would notice");
+}
+
+/// The checkpoints that fail give up the opening that the closure reads; those that end meanwhile fill the base further, up to the
+/// last commit that the closure sees. What comes behind it is of no use to the closure.
+#[test]
+fn a_read_that_is_under_way_goes_on_over_a_base_that_was_filled_further_and_no_further_than_it_sees() {
+    let disk = SimDisk::new();
+    let store = small().cache_bytes(0).create_on(shared(&disk)).expect("a store");
+    let mut model: BTreeMap<u64, Vec<u8>> = (0..fill(&store)).map(|key| (key, vec![key as u8; 3000])).collect();
+    disk.set_capacity(Some(disk.cache_image().len() as u64));
+    // New, changed and removed records, until no half is free and the base takes nothing.
+    for number in 0_u8.. {
+        let key = [1000 + u64::from(number), u64::from(number) % 7, u64::from(number)][usize::from(number % 3)];
+        let value = vec![number ^ 0x55; 2000];
+        let done = match number % 3 {
+            2 => store.delete(TABLE, &key).map(drop),
+            _ => store.put(TABLE, &key, &value).map(drop),
+        };
+        if let Err(cause) = done {
+            assert_eq!(cause.kind(), ErrorKind::Full);
+            break;
+        }
+        match number % 3 {
+            2 => drop(model.remove(&key)),
+            _ => drop(model.insert(key, value)),
+        }
+    }
+    let compare = |tx: &ReadTx| {
+        let forwards = tx
+            .scan(TABLE, Keys::all())?
+            .map(|item| item.map(|(key, record)| (key, record.value)));
+        let forwards = forwards.collect::<Result<Vec<_>, Error>>()?;
+        assert!(forwards == model.clone().into_iter().collect::<Vec<_>>(), "forwards");
+        let backwards = tx.scan(TABLE, Keys::all().rev())?.map(|item| Ok(item?.0));
+        let backwards = backwards.collect::<Result<Vec<u64>, Error>>()?;
+        assert!(backwards.iter().eq(model.keys().rev()), "backwards");
+        for key in 0..1100 {
+            assert_eq!(
+                tx.get(TABLE, &key)?.map(|record| record.value),
+                model.get(&key).cloned(),
+                "key={key}"
+            );
+        }
+        Ok::<_, Error>(())
+    };
+    let checkpoints = || store.stats().expect("figures").checkpoints;
+    let read = store.read(|tx| {
+        compare(tx)?;
+        let refused = store.put(TABLE, &5000, &vec![1; 3000]);
+        assert_eq!(kind_of(refused), ErrorKind::Full);
+        disk.set_capacity(None);
+        let before = checkpoints();
+        store.put(TABLE, &5000, &vec![1; 3000])?;
+        while checkpoints() < before + 2 {
+            std::thread::yield_now();
+        }
+        compare(tx)?;
+        // Now the base is filled beyond what this closure sees, and its own opening is given up.
+        let before = checkpoints();
+        for key in 0.. {
+            if checkpoints() > before {
+                break;
+            }
+            store.put(TABLE, &(6000 + key), &vec![1; 3000])?;
+        }
+        Ok::<_, Error>(kind_of(compare(tx)))
+    });
+    assert_eq!(read.expect("what was read before"), ErrorKind::Io);
+    assert_eq!(
+        store.get(TABLE, &5000).expect("a read").expect("there").value,
+        vec![1; 3000]
+    );
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl BaseSnapshot {
     }
 
     /// The same state over another opening, or one that has no more than a state with this last commit; `None` if there is none.
-    fn successor(&self, last: Last) -> Option<Arc<BaseSnapshot>> {
+    fn successor(&self, space: Space, last: Last) -> Option<Arc<BaseSnapshot>> {
         if !self.is_spent() {
             return None;
         }
@@ -102,8 +102,10 @@ impl BaseSnapshot {
         let before = self.applied.sequence;
         let Applied { sequence, life, .. } = successor.applied;
         // What a checkpoint brought meanwhile lies in the layers above as well, and hides what it brought. Of one life a
-        // lower sequence is an earlier commit.
-        let is_between = life == last.life && (before..=last.sequence).contains(&sequence);
+        // lower sequence is an earlier commit. But a checkpoint that comes behind the last commit may drop what ends by its
+        // own time, and that time may be later than the reader's.
+        let is_behind = space == Space::Ending && sequence == last.sequence;
+        let is_between = life == last.life && (before..=last.sequence).contains(&sequence) && !is_behind;
         (successor.applied == self.applied || is_between).then_some(successor)
     }
 
@@ -112,11 +114,12 @@ impl BaseSnapshot {
         let Some((space, key)) = Space::split(key) else {
             return Ok(None);
         };
-        self.get_here(space, key).or_else(|cause| match self.successor(last) {
-            // What is held must not outlive the state that it is of.
-            Some(successor) => Ok(successor.get_here(space, key)?.map(|held| Held::Shared(held.share()))),
-            None => Err(cause),
-        })
+        self.get_here(space, key)
+            .or_else(|cause| match self.successor(space, last) {
+                // What is held must not outlive the state that it is of.
+                Some(successor) => Ok(successor.get_here(space, key)?.map(|held| Held::Shared(held.share()))),
+                None => Err(cause),
+            })
     }
 
     fn get_here(&self, space: Space, key: &[u8]) -> Result<Option<Held<'_>>> {
@@ -154,6 +157,7 @@ impl BaseSnapshot {
             space,
             bounds: (span.start_bound().map(inside), to),
             reverse: span.reverse,
+            went_further: false,
         };
         scan.or_on_a_successor(Scan::open)?;
         Ok(Some(scan))
@@ -220,6 +224,8 @@ pub(crate) struct Scan {
     space: Space,
     bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
     reverse: bool,
+    /// It goes on over a base that a checkpoint filled further meanwhile.
+    went_further: bool,
 }
 
 /// What a scan is at.
@@ -297,6 +303,7 @@ impl Scan {
         if self.source.is_none() {
             self.open()?;
         }
+        let is_first = self.at.key.is_empty();
         let (at, space, reverse) = (&mut self.at, self.space, self.reverse);
         self.snapshot.spent.reading(|| match &mut self.source {
             Some(Source::Tree(range)) => range.go_on(at, space, reverse),
@@ -308,21 +315,47 @@ impl Scan {
                 None => Ok(()),
             },
             None => Ok(()),
-        })
+        })?;
+        if is_first && !self.begins_inside() {
+            self.at = At::default();
+            return Err(out_of_order());
+        }
+        Ok(())
+    }
+
+    /// redb holds an entry against the bound at which a scan ends, and the one at which it begins only steers it.
+    fn begins_inside(&self) -> bool {
+        let Some(key) = self.at.key.get(1..) else { return true };
+        match (self.reverse, &self.bounds) {
+            (false, (Bound::Included(from), _)) => *key >= **from,
+            (false, (Bound::Excluded(from), _)) => *key > **from,
+            (true, (_, Bound::Included(to))) => *key <= **to,
+            (true, (_, Bound::Excluded(to))) => *key < **to,
+            (false, (Bound::Unbounded, _)) | (true, (_, Bound::Unbounded)) => true,
+        }
+    }
+
+    pub(crate) fn went_further(&self) -> bool {
+        self.went_further
     }
 
     /// Makes a step, and if that fails makes it on the opening that took the place of this one.
     fn or_on_a_successor(&mut self, step: impl Fn(&mut Scan) -> Result<()>) -> Result<()> {
-        step(self).or_else(|cause| match self.snapshot.successor(self.last) {
+        step(self).or_else(|cause| match self.snapshot.successor(self.space, self.last) {
             Some(successor) => {
                 self.at.leave();
                 self.source = None;
+                self.went_further |= successor.applied != self.snapshot.applied;
                 self.snapshot = successor;
                 step(self)
             }
             None => Err(cause),
         })
     }
+}
+
+fn out_of_order() -> Error {
+    Error::new(ErrorKind::Corrupt, "the base is damaged: its keys are out of order")
 }
 
 impl At {
@@ -335,8 +368,7 @@ impl At {
         let sooner = if reverse { Ordering::Less } else { Ordering::Greater };
         // Merged with the log, an entry at a wrong place would come back as it once was.
         if self.key.get(1..).is_some_and(|shown| key.cmp(shown) != sooner) {
-            let message = "the base is damaged: its keys are out of order";
-            return Err(Error::new(ErrorKind::Corrupt, message));
+            return Err(out_of_order());
         }
         self.key.clear();
         self.key.push(space as u8);

@@ -104,6 +104,9 @@ impl Memory {
 
     /// `None`: says nothing of this key. `Some(None)`: the key was removed.
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        if self.shows_nothing() {
+            return None;
+        }
         let hash = filter::hash(key);
         let table = self.table.read();
         if !table.filters.may_hold(hash) {
@@ -129,6 +132,11 @@ impl Memory {
         self.entries(span.from.clone(), span.to.clone(), span.reverse)
     }
 
+    /// Known without the lock that readers share: sequences begin at one.
+    fn shows_nothing(&self) -> bool {
+        self.upto == 0
+    }
+
     fn entries(&self, from: Bound<Bytes>, to: Bound<Bytes>, reverse: bool) -> Entries {
         Entries {
             memory: self.clone(),
@@ -137,7 +145,7 @@ impl Memory {
             reverse,
             page: VecDeque::new(),
             page_keys: FIRST_PAGE_KEYS,
-            at_the_end: false,
+            at_the_end: self.shows_nothing(),
         }
     }
 }

@@ -69,7 +69,10 @@ impl Walk<'_> {
             behind.extend_from_slice(key);
         }
         (self.tell)(step, passed);
-        self.judge_count(space, scan.met_in_base())
+        match scan.met_in_base() {
+            Some(found) => self.judge_count(space, found),
+            None => Ok(()),
+        }
     }
 
     fn judge_count(&mut self, space: Space, found: u64) -> Result<()> {
