@@ -100,14 +100,14 @@ fn a_long_reader_costs_what_is_written_beside_it_until_it_ends() {
     grown.commit(2 * commits);
     let before = grown.len();
     grown.commit(commits);
-    let without = grown.len() - before;
+    let without = grown.len().saturating_sub(before);
     let store = grown.store.clone();
     let with = store.read(|_| {
         let before = grown.len();
         grown.commit(commits);
         let behind = store.stats()?.oldest_reader_behind;
         assert!((commits / 2..2 * commits).contains(&behind), "behind={behind}");
-        Ok::<_, Error>(grown.len() - before)
+        Ok::<_, Error>(grown.len().saturating_sub(before))
     });
     let with = with.expect("read");
     assert_eq!(
@@ -119,7 +119,7 @@ fn a_long_reader_costs_what_is_written_beside_it_until_it_ends() {
     grown.commit(commits);
     let settled = grown.len();
     grown.commit(2 * commits);
-    let after = grown.len() - settled;
+    let after = grown.len().saturating_sub(settled);
     println!(
         "commits={commits} grown_before={without} grown_beside_a_reader={with} settled={settled} grown_after_it={after}"
     );
