@@ -15,7 +15,7 @@ use redb::{AccessGuard, Range, ReadOnlyTable, ReadableDatabase};
 use super::super::memory::Bytes;
 use super::super::space::Space;
 use super::super::view::{Last, Span};
-use super::segments::{Cursors, Known, List, read_catalog};
+use super::segments::{Cursors, Known, List, are_inside, read_catalog};
 use super::spent::Spent;
 use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, META, RECORDS, STATES, from_redb, missing};
 use crate::codec::segment::Catalog;
@@ -325,14 +325,8 @@ impl Scan {
 
     /// redb holds an entry against the bound at which a scan ends, and the one at which it begins only steers it.
     fn begins_inside(&self) -> bool {
-        let Some(key) = self.at.key.get(1..) else { return true };
-        match (self.reverse, &self.bounds) {
-            (false, (Bound::Included(from), _)) => *key >= **from,
-            (false, (Bound::Excluded(from), _)) => *key > **from,
-            (true, (_, Bound::Included(to))) => *key <= **to,
-            (true, (_, Bound::Excluded(to))) => *key < **to,
-            (false, (Bound::Unbounded, _)) | (true, (_, Bound::Unbounded)) => true,
-        }
+        let key = self.at.key.get(1..);
+        key.is_none_or(|key| are_inside(&self.bounds, key))
     }
 
     pub(crate) fn went_further(&self) -> bool {

@@ -12,7 +12,7 @@ mod index;
 mod spare;
 
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use self::heap::{Change, End, Heap, Value};
 use self::index::{Index, Position, Sought};
@@ -124,29 +124,27 @@ impl Memory {
 
     /// All changes in key order.
     pub fn iter(&self) -> Entries {
-        self.entries(Bound::Unbounded, Bound::Unbounded, false)
+        self.range(&Span {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            reverse: false,
+        })
     }
 
     /// The changes inside a span, which must not be empty, in its order.
     pub fn range(&self, span: &Span) -> Entries {
-        self.entries(span.from.clone(), span.to.clone(), span.reverse)
+        Entries {
+            memory: self.clone(),
+            left: span.clone(),
+            page: VecDeque::new(),
+            page_keys: FIRST_PAGE_KEYS,
+            at_the_end: self.shows_nothing(),
+        }
     }
 
     /// Known without the lock that readers share: sequences begin at one.
     fn shows_nothing(&self) -> bool {
         self.upto == 0
-    }
-
-    fn entries(&self, from: Bound<Bytes>, to: Bound<Bytes>, reverse: bool) -> Entries {
-        Entries {
-            memory: self.clone(),
-            from,
-            to,
-            reverse,
-            page: VecDeque::new(),
-            page_keys: FIRST_PAGE_KEYS,
-            at_the_end: self.shows_nothing(),
-        }
     }
 }
 
@@ -221,9 +219,7 @@ impl<'t> Passed<'t> {
 pub struct Entries {
     memory: Memory,
     /// What is left to read.
-    from: Bound<Bytes>,
-    to: Bound<Bytes>,
-    reverse: bool,
+    left: Span,
     page: VecDeque<Entry>,
     /// How many keys the next page passes.
     page_keys: usize,
@@ -234,7 +230,8 @@ impl Entries {
     fn read_page(&mut self) {
         let upto = self.memory.upto;
         let table = self.memory.table.read();
-        let mut position = match (self.reverse, &self.from, &self.to) {
+        let left_to_read = &self.left;
+        let mut position = match (left_to_read.reverse, &left_to_read.from, &left_to_read.to) {
             (false, Bound::Included(from), _) => table.seek(Sought::before(from)),
             (false, Bound::Excluded(from), _) => table.seek(Sought::behind(from)),
             (false, Bound::Unbounded, _) => Index::BEGIN,
@@ -246,15 +243,12 @@ impl Entries {
         let mut last = None;
         self.at_the_end = true;
         for passed in 0.. {
-            let found = match self.reverse {
-                false => table
-                    .ahead(position, upto)
-                    .filter(|found| is_before(found.key, &self.to)),
-                true => table
-                    .back(position, upto)
-                    .filter(|found| is_behind(found.key, &self.from)),
+            let found = match left_to_read.reverse {
+                false => table.ahead(position, upto),
+                true => table.back(position, upto),
             };
-            let Some(Passed { key, shown, left }) = found else {
+            let inside = found.filter(|found| left_to_read.contains(found.key));
+            let Some(Passed { key, shown, left }) = inside else {
                 break;
             };
             if passed == self.page_keys || bytes > PAGE_BYTES {
@@ -269,25 +263,12 @@ impl Entries {
         }
         self.page_keys = (2 * self.page_keys).min(PAGE_KEYS);
         if let Some(last) = last.filter(|_| !self.at_the_end) {
-            let left = if self.reverse { &mut self.to } else { &mut self.from };
-            *left = Bound::Excluded(last.into());
+            let last = Bound::Excluded(last.into());
+            match self.left.reverse {
+                false => self.left.from = last,
+                true => self.left.to = last,
+            }
         }
-    }
-}
-
-fn is_before(key: &[u8], end: &Bound<Bytes>) -> bool {
-    match end {
-        Bound::Included(end) => key <= end,
-        Bound::Excluded(end) => key < end,
-        Bound::Unbounded => true,
-    }
-}
-
-fn is_behind(key: &[u8], begin: &Bound<Bytes>) -> bool {
-    match begin {
-        Bound::Included(begin) => key >= begin,
-        Bound::Excluded(begin) => key > begin,
-        Bound::Unbounded => true,
     }
 }
 

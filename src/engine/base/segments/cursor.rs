@@ -232,7 +232,8 @@ fn end_before(keys: &Keys, next: &[u8]) -> bool {
     }
 }
 
-fn are_inside(keys: &Keys, key: &[u8]) -> bool {
+/// Whether a key is one of those that are read.
+pub(in crate::engine::base) fn are_inside(keys: &Keys, key: &[u8]) -> bool {
     let (from, to) = keys;
     (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)).contains(key)
 }

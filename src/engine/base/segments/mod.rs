@@ -29,7 +29,7 @@ use crate::sync::Mutex;
 
 pub(super) use append::Appender;
 pub(super) use change::{Changed, Merges, Segments, put_catalog};
-pub(super) use cursor::Cursors;
+pub(super) use cursor::{Cursors, are_inside};
 pub(in crate::engine) use read::Judged;
 pub(super) use read::read_catalog;
 
