@@ -33,6 +33,7 @@ mod error;
 mod group;
 pub mod limits;
 mod machine;
+mod random;
 mod record;
 mod stats;
 mod store;

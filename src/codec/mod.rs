@@ -14,6 +14,7 @@ mod key;
 mod keys;
 pub mod segment;
 pub(crate) mod superblock;
+pub(crate) mod time;
 mod value;
 pub mod varint;
 mod version;

@@ -11,8 +11,9 @@ mod listing;
 mod moved;
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use crate::codec::time::{wall_ns, wall_time};
 use crate::engine::{Bytes, Now, Space};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{ONCE_KEY_BYTES_MAX, SCOPE_BYTES_MAX};
@@ -278,6 +279,7 @@ pub(crate) fn remember(txn: &mut Txn, key: &OnceKey, end_ns: u64, result: Vec<u8
     let Now {
         retention_ns,
         schedule_ns,
+        ..
     } = txn.now();
     let entry = Remembered {
         now_ns: retention_ns,
@@ -413,22 +415,4 @@ fn checksum(stored_key: &[u8], entry: &[u8]) -> u32 {
     hasher.update(entry.get(..8).unwrap_or_default());
     hasher.update(entry.get(12..).unwrap_or_default());
     hasher.finalize()
-}
-
-/// Wall nanoseconds of a time, cut off at what 64 bits hold (years 1677 to 2262).
-fn wall_ns(time: SystemTime) -> i64 {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
-    }
-}
-
-fn wall_time(ns: i64) -> SystemTime {
-    let distance = Duration::from_nanos(ns.unsigned_abs());
-    let time = if ns < 0 {
-        UNIX_EPOCH.checked_sub(distance)
-    } else {
-        UNIX_EPOCH.checked_add(distance)
-    };
-    time.unwrap_or(UNIX_EPOCH)
 }

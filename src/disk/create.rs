@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::file::{Access, FileDisk, open_regular, pause, still_at, try_lock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::random;
 
 /// Longest name that is repeated in the temporary name, in bytes, so that the latter stays below the usual 255.
 const NAME_REPEATED_MAX: usize = 200;
@@ -309,8 +310,7 @@ fn new_file(target: &Path) -> Result<(File, TemporaryName)> {
 }
 
 fn temporary_name(name: &OsStr) -> Result<OsString> {
-    let random = getrandom::u32()
-        .map_err(|cause| Error::with_source(ErrorKind::Io, "the system has no randomness to give", cause))?;
+    let random = u32::from_le_bytes(random::bytes()?);
     let mut temporary = OsString::from(".");
     temporary.push(if name.len() <= NAME_REPEATED_MAX {
         name

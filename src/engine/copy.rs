@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::base::{Applied, verify};
 use super::memory::Bytes;
-use super::open::{base_begins, draw_life, lay_out, random, read_halves, read_superblock};
+use super::open::{base_begins, draw_life, lay_out, read_halves, read_superblock};
 use super::recovery;
 use super::space::Space;
 use super::view::{Span, View};
@@ -92,7 +92,7 @@ impl Original {
     pub(crate) fn copy_to(&self, disk: &Arc<dyn Disk>, identity: Identity, cache_bytes: usize) -> Result<Copied> {
         let mut superblock = self.superblock;
         if identity == Identity::New {
-            superblock.store_id = random()?;
+            superblock.store_id = crate::random::bytes()?;
         }
         let applied = Applied {
             life: draw_life()?,

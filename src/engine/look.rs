@@ -130,9 +130,11 @@ impl Look {
     /// The readings of time that an open for writing would begin with.
     pub(super) fn now(&self) -> Now {
         let kept = self.seen.lock().as_ref().map(|seen| seen.end().time);
+        let sample = self.settings.clock.sample();
         Now {
             retention_ns: kept.map_or(0, |kept| self.retention(kept).now_ns()),
-            schedule_ns: self.schedule.now(self.settings.clock.sample()),
+            schedule_ns: self.schedule.now(sample),
+            mono_ns: sample.mono_ns,
         }
     }
 

@@ -107,13 +107,15 @@ struct Stage {
     scratch: Vec<u8>,
 }
 
-/// The two readings of time that one transaction uses.
+/// The readings of time that one transaction uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Now {
     /// Never early: what remembered keys end by, in nanoseconds.
     pub(crate) retention_ns: u64,
     /// Never late: wall time in nanoseconds since 1970, never behind wall at open plus elapsed.
     pub(crate) schedule_ns: i64,
+    /// Running time: what leases end by, in nanoseconds since some moment of this process.
+    pub(crate) mono_ns: u64,
 }
 
 /// Figures of an open store.
@@ -297,6 +299,7 @@ impl Core {
         let now = Now {
             retention_ns: retention.advance(sample),
             schedule_ns: self.schedule.now(sample),
+            mono_ns: sample.mono_ns,
         };
         (now, retention.mark())
     }

@@ -23,6 +23,7 @@ use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::group::Group;
 use crate::limits;
+use crate::random;
 use crate::sync::{Mutex, spawn};
 
 /// Block size in bytes at which the log's head is kept for a rewrite.
@@ -53,7 +54,7 @@ pub(crate) fn create(disk: &Arc<dyn Disk>, settings: &Settings) -> Result<()> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let superblock = Superblock {
-        store_id: random()?,
+        store_id: random::bytes()?,
         log_half_bytes: half_bytes,
     };
     let sample = settings.clock.sample();
@@ -322,13 +323,7 @@ pub(super) fn base_begins(superblock: &Superblock) -> u64 {
 }
 
 pub(super) fn draw_life() -> Result<u64> {
-    random().map(u64::from_le_bytes)
-}
-
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut out = [0; N];
-    getrandom::fill(&mut out).map_err(|cause| Error::with_source(ErrorKind::Io, "no randomness", cause.to_string()))?;
-    Ok(out)
+    random::bytes().map(u64::from_le_bytes)
 }
 
 pub(super) fn read(disk: &dyn Disk, at: u64, out: &mut [u8]) -> Result<()> {

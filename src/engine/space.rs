@@ -13,10 +13,18 @@ pub(crate) enum Space {
     Ending = 2,
     /// Records with a state once more, by table and state; values are empty.
     States = 3,
+    /// Messages of all queues.
+    Messages = 4,
 }
 
 impl Space {
-    pub(crate) const ALL: [Space; 4] = [Space::Meta, Space::Records, Space::Ending, Space::States];
+    pub(crate) const ALL: [Space; 5] = [
+        Space::Meta,
+        Space::Records,
+        Space::Ending,
+        Space::States,
+        Space::Messages,
+    ];
 
     /// The name of its table in the base.
     pub(crate) fn name(self) -> &'static str {
@@ -25,6 +33,7 @@ impl Space {
             Space::Records => "records",
             Space::Ending => "ending",
             Space::States => "states",
+            Space::Messages => "messages",
         }
     }
 

@@ -45,6 +45,7 @@ type Raw = TableDefinition<'static, &'static [u8], &'static [u8]>;
 const META: Raw = TableDefinition::new("meta");
 const RECORDS: Raw = TableDefinition::new("records");
 const STATES: Raw = TableDefinition::new("states");
+const MESSAGES: Raw = TableDefinition::new("messages");
 /// Entries that end, in blocks: see `segments`.
 const BLOCKS: Raw = TableDefinition::new("segments");
 const FILTERS: Raw = TableDefinition::new("filters");

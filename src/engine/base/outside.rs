@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::BaseSnapshot;
 use crate::disk::Disk;
 use crate::disk::marks::{Marks, PLACES_BEGIN};
+use crate::random;
 
 /// How much of the start of the base every transaction changes: the part that names the newest root.
 pub(in super::super) const HEADER_BYTES: usize = 512;
@@ -34,7 +35,7 @@ const READING: u64 = PLACES_BEGIN + PLACES;
 
 impl Place {
     fn first() -> Option<Place> {
-        let random = u64::from(getrandom::u32().ok()?) % (PLACES >> COUNT_BITS);
+        let random = u64::from(u32::from_le_bytes(random::bytes().ok()?)) % (PLACES >> COUNT_BITS);
         Some(Place(random << COUNT_BITS))
     }
 

@@ -17,7 +17,7 @@ use super::super::space::Space;
 use super::super::view::{Last, Span};
 use super::segments::{Cursors, Known, List, are_inside, read_catalog};
 use super::spent::Spent;
-use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, META, RECORDS, STATES, from_redb, missing};
+use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, Home, MESSAGES, META, RECORDS, STATES, from_redb, missing};
 use crate::codec::segment::Catalog;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::lock_within;
@@ -32,6 +32,7 @@ pub(crate) struct BaseSnapshot {
     meta: Raw,
     records: Raw,
     states: Raw,
+    messages: Raw,
     pub(super) blocks: Raw,
     pub(super) filters: Raw,
     pub(super) catalog: Catalog,
@@ -69,6 +70,7 @@ impl BaseSnapshot {
             meta: table(META)?,
             records: table(RECORDS)?,
             states: table(STATES)?,
+            messages: table(MESSAGES)?,
             blocks: table(BLOCKS)?,
             filters: table(FILTERS)?,
             segments: known.list(catalog.clone()),
@@ -170,6 +172,7 @@ impl BaseSnapshot {
             Space::Records => Some(&self.records),
             Space::Ending => None,
             Space::States => Some(&self.states),
+            Space::Messages => Some(&self.messages),
         }
     }
 }

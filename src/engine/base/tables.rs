@@ -2,7 +2,7 @@
 
 use redb::{Table, WriteTransaction};
 
-use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, META, RECORDS, STATES, from_redb};
+use super::{APPLIED_KEY, Applied, BLOCKS, ENGINE, FILTERS, MESSAGES, META, RECORDS, STATES, from_redb};
 use crate::engine::space::Space;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -12,6 +12,7 @@ pub(super) struct Tables<'t> {
     meta: Writable<'t>,
     records: Writable<'t>,
     states: Writable<'t>,
+    messages: Writable<'t>,
     pub(super) engine: Writable<'t>,
 }
 
@@ -22,6 +23,7 @@ impl<'t> Tables<'t> {
             meta: table(META)?,
             records: table(RECORDS)?,
             states: table(STATES)?,
+            messages: table(MESSAGES)?,
             engine: table(ENGINE)?,
         })
     }
@@ -32,6 +34,7 @@ impl<'t> Tables<'t> {
             Some((Space::Meta, key)) => change(&mut self.meta, key, value),
             Some((Space::Records, key)) => change(&mut self.records, key, value),
             Some((Space::States, key)) => change(&mut self.states, key, value),
+            Some((Space::Messages, key)) => change(&mut self.messages, key, value),
             Some((Space::Ending, _)) | None => Err(Error::new(
                 ErrorKind::Corrupt,
                 "a key of an unknown space is in the log",
