@@ -31,8 +31,10 @@ mod disk;
 mod engine;
 mod error;
 mod group;
+mod lease;
 pub mod limits;
 mod machine;
+mod outbox;
 mod random;
 mod record;
 mod stats;
@@ -59,13 +61,20 @@ pub use engine::verify::{CheckStep, Finding, Place, Rule};
 pub use error::{Error, ErrorKind, Result};
 pub use machine::decide::Why;
 pub use machine::{Machine, MachineDef, State, StateOf, Stateless};
+pub use outbox::{
+    DynQueue, EffectId, Failure, MessageId, MessageInfo, MessageState, OnDead, Outgoing, Queue, QueueInfo, QueueSpec,
+    QueueStats, Reason, Refused, Replay, Replayed, Retry, Settled,
+};
 pub use record::decide::Condition;
 pub use record::{Deleted, Found, Written};
 pub use stats::Stats;
 #[doc(hidden)]
 #[cfg(feature = "test-util")]
 pub use store::Probe;
-pub use store::{BackedUp, Compacted, InState, Options, Page, ReadTx, Restored, Scan, Store, WriteTx};
+pub use store::{
+    BackedUp, Claim, Claiming, Compacted, Consumed, InState, Options, Page, ReadTx, Receipt, Restored, Scan, Store,
+    Unsettled, WriteTx,
+};
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};
 #[cfg(feature = "json")]

@@ -23,6 +23,26 @@ pub const SCOPE_BYTES_MAX: usize = 64;
 pub const KEEP_TEXT_DAYS_MAX: u64 = 36_525;
 /// Longest remembered key in bytes.
 pub const ONCE_KEY_BYTES_MAX: usize = 255;
+/// Longest name of a queue in bytes.
+pub const QUEUE_NAME_BYTES_MAX: usize = 255;
+/// Longest key of a message in bytes.
+pub const MESSAGE_KEY_BYTES_MAX: usize = 255;
+/// Most bytes that the names and texts of a message's headers have together.
+pub const HEADERS_BYTES_MAX: usize = 16 << 10;
+/// Most messages that one claim hands out.
+pub const CLAIM_MESSAGES_MAX: usize = 10_000;
+/// Payload in bytes after which one claim hands out no more messages.
+pub const CLAIM_BYTES_MAX: usize = 16 << 20;
+/// Lease of a claim if nothing else is asked for, in seconds.
+pub const LEASE_SECS_DEFAULT: u64 = 30;
+/// Longest sleep in seconds of who waits for a message that is scheduled: the wall clock may be set meanwhile.
+pub const SCHEDULE_LOOK_SECS_MAX: u64 = 30;
+/// Most dead letters that one replay or discard looks at.
+pub const DEAD_LETTERS_AT_ONCE_MAX: usize = 10_000;
+/// Most errors that are kept of a message; the first ones go.
+pub const ERRORS_KEPT_MAX: usize = 5;
+/// Longest text that is kept of an error or a reason, in bytes.
+pub const ERROR_TEXT_BYTES_MAX: usize = 1024;
 /// Longest line of an export in bytes that an import takes.
 pub const EXPORT_LINE_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX;
 /// Most findings that a check keeps; it counts the others.

@@ -12,6 +12,7 @@ mod guard;
 mod json_text;
 mod key;
 mod keys;
+pub(crate) mod sealed;
 pub mod segment;
 pub(crate) mod superblock;
 pub(crate) mod time;

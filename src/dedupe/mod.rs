@@ -299,6 +299,11 @@ pub(crate) fn look_up(txn: &Txn, scope: &str, key: &[u8]) -> Result<Option<Remem
     Ok(remembered.filter(Remembered::is_alive))
 }
 
+/// Whether what lies under a key of the space is still remembered.
+pub(crate) fn is_remembered(txn: &Txn, stored_key: &[u8]) -> Result<bool> {
+    Ok(read(txn, stored_key)?.is_some_and(|remembered| remembered.is_alive()))
+}
+
 /// Forgets a name. Says whether something was remembered.
 pub(crate) fn forget(txn: &mut Txn, scope: &str, key: &[u8]) -> Result<bool> {
     let alive = look_up(txn, scope, key)?.is_some();

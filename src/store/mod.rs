@@ -4,10 +4,12 @@
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
 mod batch;
+mod claims;
 mod copies;
 mod inside;
 mod migrate;
 mod options;
+mod outbox;
 mod probe;
 mod read;
 mod states;
@@ -27,6 +29,7 @@ use crate::codec::Version;
 use crate::dedupe::{Once, OnceKey, Remembered, Swept};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease::{Bells, Leases};
 use crate::record::decide::Condition;
 use crate::record::{Deleted, Written};
 use crate::stats::Stats;
@@ -41,7 +44,10 @@ use inside::Inside;
 pub use options::Options;
 #[cfg(feature = "test-util")]
 pub use probe::Probe;
+use claims::Hold;
+pub use claims::{Claim, Claiming, Consumed, Receipt, Unsettled};
 use probe::Probed;
+use write::After;
 pub use read::{Page, ReadTx, Scan};
 pub use states::InState;
 pub use write::WriteTx;
@@ -71,6 +77,28 @@ struct Inner {
     verify_values: bool,
     cache_bytes: usize,
     probed: Probed,
+    /// Who holds which message.
+    leases: Arc<Leases>,
+    bells: Bells,
+    /// A commit failed that may become durable yet, and with it what sleepers wait for.
+    in_doubt: AtomicBool,
+}
+
+impl Inner {
+    /// What a transaction brings about once it is durable. One that is not gives back what it answered.
+    fn follow(&self, after: After, is_kept: bool, is_durable: bool) {
+        if !is_durable {
+            self.in_doubt.store(true, Ordering::Release);
+            return;
+        }
+        if self.in_doubt.load(Ordering::Acquire) && self.in_doubt.swap(false, Ordering::AcqRel) {
+            self.bells.ring_all();
+        }
+        if is_kept {
+            after.settled.into_iter().for_each(Hold::end);
+            after.woke.iter().for_each(|queue| self.bells.ring(queue));
+        }
+    }
 }
 
 impl Store {
@@ -128,6 +156,9 @@ impl Store {
             verify_values,
             cache_bytes,
             probed,
+            leases: Arc::default(),
+            bells: Bells::default(),
+            in_doubt: AtomicBool::new(false),
         };
         Store { inner: Arc::new(inner) }
     }
@@ -178,16 +209,19 @@ impl Store {
                 let _inside = inside::enter(self.inner.id, Inside::Write);
                 f(&mut tx)
             };
-            let changes = if result.is_ok() { tx.into_changes() } else { Vec::new() };
-            let ticket = if changes.is_empty() {
+            let (changes, after) = tx.into_parts();
+            let changes = if result.is_ok() { changes } else { Vec::new() };
+            let staged = if changes.is_empty() {
                 let ticket = writer.ticket();
                 drop(writer);
-                ticket
+                Ok(ticket)
             } else {
-                writer.commit(changes)?
+                writer.commit(changes)
             };
             // Also what wrote nothing was decided on a state that a failed sync could still take away.
-            engine.wait(&ticket)?;
+            let durable = staged.and_then(|ticket| engine.wait(&ticket));
+            self.inner.follow(after, result.is_ok(), durable.is_ok());
+            durable?;
             result
         })
     }
@@ -363,6 +397,7 @@ impl Store {
     pub fn close(self) -> Result<()> {
         inside::refuse_in_any(self.inner.id, "close")?;
         self.inner.closing.store(true, Ordering::Release);
+        self.inner.bells.ring_all();
         let engine = self.inner.engine.write().take().ok_or_else(closed)?;
         engine.close()
     }

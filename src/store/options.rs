@@ -317,6 +317,7 @@ impl Options {
         let engine = Engine::open(disk, &self.settings, |view| catalog::additions(view, &declared))?;
         let store = Store::with(engine, self.verify_values, self.settings.cache_bytes, self.probed);
         store.declare(&declared)?;
+        store.end_older_claims()?;
         Ok(store)
     }
 }

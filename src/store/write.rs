@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Inner;
+use super::claims::Hold;
 use super::read::ReadTx;
 use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
@@ -30,6 +31,17 @@ pub struct WriteTx<'s> {
     pub(super) read: ReadTx<'s>,
     /// Remembered keys whose work is under way in this transaction, outermost first.
     under_way: Vec<Bytes>,
+    /// What is to be done once the transaction is durable.
+    pub(super) after: After,
+}
+
+/// What a transaction brings about outside of the file, once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    /// Claims that it answers.
+    pub(super) settled: Vec<Hold>,
+    /// Queues of which somebody may claim more.
+    pub(super) woke: Vec<String>,
 }
 
 impl<'s> Deref for WriteTx<'s> {
@@ -45,6 +57,7 @@ impl<'s> WriteTx<'s> {
         WriteTx {
             read: ReadTx::new(inner, engine, txn),
             under_way: Vec::new(),
+            after: After::default(),
         }
     }
 
@@ -52,8 +65,13 @@ impl<'s> WriteTx<'s> {
         &mut self.read.txn
     }
 
-    pub(super) fn into_changes(self) -> Vec<Change> {
-        self.read.txn.into_changes()
+    pub(super) fn into_parts(self) -> (Vec<Change>, After) {
+        (self.read.txn.into_changes(), self.after)
+    }
+
+    /// The remembered key whose work is under way, the innermost one.
+    pub(super) fn innermost(&self) -> Option<&Bytes> {
+        self.under_way.last()
     }
 
     /// Writes a record, whatever is there. Its state stays; a new record gets the initial one.
@@ -313,6 +331,8 @@ struct Unit<'t, 's> {
     tx: &'t mut WriteTx<'s>,
     depth: usize,
     under_way: usize,
+    /// How many answers to claims were there before it.
+    settled: usize,
 }
 
 impl<'t, 's> Unit<'t, 's> {
@@ -320,11 +340,18 @@ impl<'t, 's> Unit<'t, 's> {
         let under_way = tx.under_way.len();
         tx.under_way.push(stored_key);
         let depth = tx.txn_mut().open_layer();
-        Unit { tx, depth, under_way }
+        let settled = tx.after.settled.len();
+        Unit {
+            tx,
+            depth,
+            under_way,
+            settled,
+        }
     }
 
-    fn keep(self) {
+    fn keep(mut self) {
         self.tx.read.txn.keep_layers(self.depth);
+        self.settled = usize::MAX;
     }
 }
 
@@ -332,6 +359,8 @@ impl Drop for Unit<'_, '_> {
     fn drop(&mut self) {
         self.tx.read.txn.drop_layers(self.depth);
         self.tx.under_way.truncate(self.under_way);
+        // A claim whose answer is undone is given back.
+        self.tx.after.settled.truncate(self.settled);
     }
 }
 

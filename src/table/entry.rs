@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "json")]
 use super::Declared;
 use super::DynTable;
-use crate::codec::{Bincode, Codec, CodecId, KeyKind};
+use crate::codec::{CodecId, KeyKind, sealed};
 use crate::engine::{Bytes, Space};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::Machine;
@@ -183,25 +183,13 @@ pub(super) fn store(txn: &mut Txn, info: &TableInfo) -> Result<()> {
         }),
     };
     let stored_key = entry_key(&name);
-    let mut bytes = vec![0; 4];
-    Bincode::encode(&entry, &mut bytes)?;
-    let crc = checksum(&stored_key, &bytes).to_le_bytes();
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = crc;
-    }
+    let bytes = sealed::seal(&stored_key, &entry)?;
     txn.put(stored_key, bytes);
     Ok(())
 }
 
 pub(super) fn decode(stored_key: &[u8], bytes: &[u8]) -> Result<TableInfo> {
-    let (crc, body) = bytes
-        .split_first_chunk::<4>()
-        .ok_or_else(|| damaged("entry of a table"))?;
-    if u32::from_le_bytes(*crc) != checksum(stored_key, bytes) {
-        return Err(damaged("entry of a table"));
-    }
-    let entry: Entry =
-        Bincode::decode(body).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, "entry of a table is damaged"))?;
+    let entry: Entry = sealed::open(stored_key, bytes, "entry of a table")?;
     let name = stored_key.get(2..).and_then(|name| std::str::from_utf8(name).ok());
     let name = name.ok_or_else(|| damaged("name of a table"))?.to_owned();
     let shape = |codec, schema, machine: Option<Machine>| {
@@ -229,13 +217,6 @@ pub(super) fn decode(stored_key: &[u8], bytes: &[u8]) -> Result<TableInfo> {
         shape: shape(entry.codec, entry.schema, entry.machine)?,
         migration: migration.transpose()?,
     })
-}
-
-fn checksum(stored_key: &[u8], bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(stored_key.get(1..).unwrap_or_default());
-    hasher.update(bytes.get(4..).unwrap_or_default());
-    hasher.finalize()
 }
 
 pub(super) fn damaged(what: &str) -> Error {

@@ -40,6 +40,7 @@ mod memory_table;
 mod migrate;
 mod migrate_kill;
 mod model;
+mod outbox;
 mod random;
 mod reports_cf;
 mod reports_cv;

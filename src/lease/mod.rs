@@ -1,0 +1,251 @@
+//! Fences and leases: who holds what, until when, and who is woken when that changes.
+//!
+//! Owns the one number of the store that fences are taken from, the leases of this process, and the bells by which those who
+//! wait for work are woken. A fence lies in the file and only grows; a lease lies in memory, by running time, so that
+//! extending one costs no write, and it ends with the process.
+//!
+//! A lease says when others may look at what somebody holds. Whether they get it is decided on the row that they find, so an
+//! entry here that is out of date does no harm: [`Leases::over`] offers it, and the row refuses.
+
+mod bell;
+#[cfg(all(test, loom))]
+mod models;
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::engine::Space;
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::{Arc, Mutex};
+use crate::txn::Txn;
+
+pub(crate) use bell::Bell;
+
+/// The meta key that holds the last fence that was given.
+const FENCE: u8 = b'f';
+
+/// How far the fences of a restored store begin above those of its backup: what was claimed behind the backup has none of them.
+pub(crate) const FENCES_OF_A_RESTORE: u64 = 1 << 32;
+
+/// The next fence, which is above every one given before.
+///
+/// # Errors
+/// `Full` if none is left; `Corrupt`, `Io`.
+pub(crate) fn next_fence(txn: &mut Txn) -> Result<u64> {
+    let fence = last_fence(txn)?
+        .checked_add(1)
+        .ok_or_else(|| Error::new(ErrorKind::Full, "no fence is left"))?;
+    put_last_fence(txn, fence);
+    Ok(fence)
+}
+
+/// The last fence that was given; 0 before the first.
+pub(crate) fn last_fence(txn: &Txn) -> Result<u64> {
+    txn.get(&fence_key())?.map_or(Ok(0), |bytes| decode_fence(&bytes))
+}
+
+pub(crate) fn put_last_fence(txn: &mut Txn, fence: u64) {
+    txn.put(fence_key(), fence.to_be_bytes().to_vec());
+}
+
+/// The last fence, if this is its key.
+pub(crate) fn fence_of(key: &[u8], bytes: &[u8]) -> Option<Result<u64>> {
+    (*key == *fence_key()).then(|| decode_fence(bytes))
+}
+
+fn decode_fence(bytes: &[u8]) -> Result<u64> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| Error::new(ErrorKind::Corrupt, "last fence is damaged"))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+fn fence_key() -> Vec<u8> {
+    let mut key = Space::Meta.key(1);
+    key.push(FENCE);
+    key
+}
+
+/// What somebody holds, and under which fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Holding {
+    /// The number of the queue.
+    pub(crate) of: u32,
+    pub(crate) id: u64,
+    pub(crate) fence: u64,
+}
+
+/// A lease that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Over {
+    pub(crate) holding: Holding,
+    /// Its holder gave it back, and did not lose it.
+    pub(crate) given_back: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lease {
+    deadline_ns: u64,
+    given_back: bool,
+    /// A transaction is ending it.
+    ending: bool,
+}
+
+/// The leases of this process, by running time.
+#[derive(Debug, Default)]
+pub(crate) struct Leases(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    held: HashMap<Holding, Lease>,
+    /// Those that nobody is ending, by queue and deadline.
+    deadlines: BTreeSet<(u32, u64, Holding)>,
+    /// Answers under superseded fences, by queue.
+    stale: HashMap<u32, u64>,
+}
+
+impl State {
+    fn put(&mut self, holding: Holding, lease: Lease) {
+        self.remove(holding);
+        self.held.insert(holding, lease);
+        if !lease.ending {
+            self.deadlines.insert((holding.of, lease.deadline_ns, holding));
+        }
+    }
+
+    fn remove(&mut self, holding: Holding) {
+        if let Some(lease) = self.held.remove(&holding) {
+            self.deadlines.remove(&(holding.of, lease.deadline_ns, holding));
+        }
+    }
+}
+
+impl Leases {
+    /// Somebody holds this until `deadline_ns`.
+    pub(crate) fn hold(&self, holding: Holding, deadline_ns: u64) {
+        let lease = Lease {
+            deadline_ns,
+            given_back: false,
+            ending: false,
+        };
+        self.0.lock().put(holding, lease);
+    }
+
+    /// The holder wants it longer. `false`: only what is stored can tell whether it still holds it.
+    pub(crate) fn extend(&self, holding: Holding, deadline_ns: u64) -> bool {
+        let mut state = self.0.lock();
+        let is_held = state
+            .held
+            .get(&holding)
+            .is_some_and(|lease| !lease.given_back && !lease.ending);
+        if is_held {
+            let lease = Lease {
+                deadline_ns,
+                given_back: false,
+                ending: false,
+            };
+            state.put(holding, lease);
+        }
+        is_held
+    }
+
+    /// The holder is done with it without a word.
+    pub(crate) fn give_back(&self, holding: Holding) {
+        let mut state = self.0.lock();
+        if let Some(lease) = state.held.get(&holding).copied() {
+            let lease = Lease {
+                deadline_ns: 0,
+                given_back: true,
+                ..lease
+            };
+            state.put(holding, lease);
+        }
+    }
+
+    /// The holder answered, and the answer is durable.
+    pub(crate) fn settle(&self, holding: Holding) {
+        self.0.lock().remove(holding);
+    }
+
+    /// Leases of a queue that are over, at most `limit`. They are the caller's to end: see [`Leases::ended`].
+    pub(crate) fn over(&self, of: u32, now_ns: u64, limit: usize) -> Vec<Over> {
+        let mut state = self.0.lock();
+        let first = Holding { of, id: 0, fence: 0 };
+        let found: Vec<Holding> = state
+            .deadlines
+            .range((of, 0, first)..)
+            .take_while(|(queue, deadline, _)| *queue == of && *deadline <= now_ns)
+            .take(limit)
+            .map(|(_, _, holding)| *holding)
+            .collect();
+        let mut over = Vec::with_capacity(found.len());
+        for holding in found {
+            if let Some(lease) = state.held.get(&holding).copied() {
+                let given_back = lease.given_back;
+                state.put(holding, Lease { ending: true, ..lease });
+                over.push(Over { holding, given_back });
+            }
+        }
+        over
+    }
+
+    /// What [`Leases::over`] gave was ended durably, or not at all.
+    pub(crate) fn ended(&self, over: &[Over], durably: bool) {
+        let mut state = self.0.lock();
+        for Over { holding, .. } in over {
+            if durably {
+                state.remove(*holding);
+            } else if let Some(lease) = state.held.get(holding).copied() {
+                state.put(*holding, Lease { ending: false, ..lease });
+            }
+        }
+    }
+
+    /// When the first lease of a queue is over.
+    pub(crate) fn next_deadline(&self, of: u32) -> Option<u64> {
+        let state = self.0.lock();
+        let first = Holding { of, id: 0, fence: 0 };
+        let next = state.deadlines.range((of, 0, first)..).next();
+        next.filter(|(queue, ..)| *queue == of).map(|(_, deadline, _)| *deadline)
+    }
+
+    /// An answer came under a superseded fence.
+    pub(crate) fn count_stale(&self, of: u32) {
+        *self.0.lock().stale.entry(of).or_default() += 1;
+    }
+
+    /// How many such answers there were since the open.
+    pub(crate) fn stale(&self, of: u32) -> u64 {
+        self.0.lock().stale.get(&of).copied().unwrap_or_default()
+    }
+}
+
+/// The bells of a store, by what is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Bells(Mutex<HashMap<String, Arc<Bell>>>);
+
+impl Bells {
+    /// The bell of a name; there is one from the first call on.
+    pub(crate) fn of(&self, name: &str) -> Arc<Bell> {
+        let mut bells = self.0.lock();
+        if let Some(bell) = bells.get(name) {
+            return bell.clone();
+        }
+        bells.entry(name.to_owned()).or_default().clone()
+    }
+
+    /// Wakes whoever waits for a name.
+    pub(crate) fn ring(&self, name: &str) {
+        let bell = self.0.lock().get(name).cloned();
+        if let Some(bell) = bell {
+            bell.ring();
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn ring_all(&self) {
+        let bells: Vec<_> = self.0.lock().values().cloned().collect();
+        for bell in bells {
+            bell.ring();
+        }
+    }
+}

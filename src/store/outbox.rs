@@ -1,0 +1,283 @@
+//! Queues on a store and inside its transactions: what goes in, what stands where, and what is done about dead letters.
+
+use super::{ReadTx, Store, WriteTx};
+use crate::error::{Error, Result};
+use crate::lease::Holding;
+use crate::outbox::keys::Kind;
+use crate::outbox::line::Line;
+use crate::outbox::replay::{self, Replay, Replayed};
+use crate::outbox::{MessageId, MessageInfo, Outgoing, QueueInfo, QueueSpec, QueueStats, catalog, entries, list};
+
+/// Claims of an earlier process that one commit ends.
+const OLDER_AT_ONCE: usize = 1000;
+
+impl WriteTx<'_> {
+    /// Puts a message into a queue. It leaves exactly with this transaction: if that is not kept, the message never was.
+    ///
+    /// For a message that must not be enqueued twice, do it inside [`WriteTx::once`].
+    ///
+    /// # Errors
+    /// `TooLarge` for payload, headers or commit; `Invalid` if the payload would not come back from its encoding, for a name or
+    /// a key out of its limits; `Schema` if the queue is declared otherwise in the file; `Corrupt`, `Io`.
+    pub fn enqueue<'m, Q: QueueSpec>(
+        &mut self,
+        queue: Q,
+        message: impl Into<Outgoing<'m, Q::Message>>,
+    ) -> Result<MessageId>
+    where
+        Q::Message: 'm,
+    {
+        let Outgoing { message, terms } = message.into();
+        let payload = queue.encode(message, self.read.inner.verify_values)?;
+        crate::record::check_value(&payload)?;
+        let declared = queue.declared();
+        let once = self.innermost().cloned();
+        let info = catalog::resolve_or_create(self.txn_mut(), &declared)?;
+        let mut line = Line::open(self.txn_mut(), info.id)?;
+        let id = line.enqueue(&declared, terms, &payload, once.as_ref())?;
+        if line.close()? {
+            self.woke(info.name());
+        }
+        Ok(id)
+    }
+
+    /// Keeps messages of a queue from being claimed until [`WriteTx::resume`]: they can be enqueued, and those that are claimed
+    /// can be answered. Kept in the file. Says whether it was not paused before.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such queue; `Corrupt`, `Io`.
+    pub fn pause(&mut self, queue: &str) -> Result<bool> {
+        self.change(queue, |line| Ok(line.pause(true)))
+    }
+
+    /// Lets messages of a queue be claimed again. Says whether it was paused.
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`].
+    pub fn resume(&mut self, queue: &str) -> Result<bool> {
+        self.change(queue, |line| Ok(line.pause(false)))
+    }
+
+    /// Removes a message wherever it stands; the next one of its key goes on. Says whether there was one. Counted in
+    /// [`QueueStats::discarded`]. A remembered key under which it was enqueued stays: [`WriteTx::forget`] frees it.
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`].
+    pub fn discard(&mut self, queue: &str, id: MessageId) -> Result<bool> {
+        self.change(queue, |line| line.discard(id))
+    }
+
+    /// Removes dead letters, at most [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX), and gives their
+    /// number. Counted in [`QueueStats::discarded`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`].
+    pub fn discard_dead(&mut self, queue: &str, which: &Replay) -> Result<u64> {
+        let info = self.queue_of(queue)?;
+        let (discarded, woke) = replay::discard(self.txn_mut(), info.id, which)?;
+        if woke {
+            self.woke(queue);
+        }
+        Ok(discarded)
+    }
+
+    /// Delivers dead letters again, in the order of their deaths, with their budgets whole and their errors kept; at most
+    /// [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX). See [`Replay`] for which, how fast, and what is
+    /// refused.
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`]; `TooLarge` if the commit is: say a limit.
+    pub fn replay(&mut self, queue: &str, which: &Replay) -> Result<Replayed> {
+        let info = self.queue_of(queue)?;
+        let (outcome, woke) = replay::replay(self.txn_mut(), info.id, which)?;
+        if woke {
+            self.woke(queue);
+        }
+        Ok(outcome)
+    }
+
+    fn queue_of(&self, queue: &str) -> Result<QueueInfo> {
+        catalog::find(&self.read.txn, queue)?.ok_or_else(|| replay::no_such_queue(queue))
+    }
+
+    fn change<R>(&mut self, queue: &str, f: impl FnOnce(&mut Line<'_>) -> Result<R>) -> Result<R> {
+        let info = self.queue_of(queue)?;
+        let mut line = Line::open(self.txn_mut(), info.id)?;
+        let result = f(&mut line)?;
+        if line.close()? {
+            self.woke(queue);
+        }
+        Ok(result)
+    }
+
+    fn woke(&mut self, queue: &str) {
+        if !self.after.woke.iter().any(|known| known == queue) {
+            self.after.woke.push(queue.to_owned());
+        }
+    }
+}
+
+impl ReadTx<'_> {
+    /// The queues of the file, by name.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub fn queues(&self) -> Result<Vec<QueueInfo>> {
+        catalog::list(&self.txn)
+    }
+
+    /// How a queue stands; `None` if the file has no such queue.
+    ///
+    /// # Errors
+    /// As [`ReadTx::queues`].
+    pub fn queue_stats(&self, queue: &str) -> Result<Option<QueueStats>> {
+        let Some(info) = catalog::find(&self.txn, queue)? else {
+            return Ok(None);
+        };
+        self.stats_of(&info).map(Some)
+    }
+
+    pub(super) fn stats_of(&self, info: &QueueInfo) -> Result<QueueStats> {
+        let mut stats = list::stats(&self.txn, info)?;
+        stats.stale = self.inner.leases.stale(info.id);
+        Ok(stats)
+    }
+
+    /// One message; `None` if it is gone, or never was.
+    ///
+    /// # Errors
+    /// As [`ReadTx::queues`].
+    pub fn message(&self, queue: &str, id: MessageId) -> Result<Option<MessageInfo>> {
+        match catalog::find(&self.txn, queue)? {
+            Some(info) => list::find(&self.txn, info.id, id),
+            None => Ok(None),
+        }
+    }
+
+    /// Messages of a queue in the order of their numbers, behind `after`, at most `limit`. None if there is no such queue.
+    ///
+    /// # Errors
+    /// As [`ReadTx::queues`].
+    pub fn messages(&self, queue: &str, after: Option<MessageId>, limit: usize) -> Result<Vec<MessageInfo>> {
+        match catalog::find(&self.txn, queue)? {
+            Some(info) => list::messages(&self.txn, info.id, after, limit),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Dead letters of a queue in the order of their deaths, behind the one that is `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`ReadTx::queues`].
+    pub fn dead_letters(&self, queue: &str, after: Option<MessageId>, limit: usize) -> Result<Vec<MessageInfo>> {
+        match catalog::find(&self.txn, queue)? {
+            Some(info) => list::dead(&self.txn, info.id, after, limit),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Store {
+    /// Puts one message into a queue, in its own commit; see [`WriteTx::enqueue`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::enqueue`] and [`Store::write`].
+    pub fn enqueue<'m, Q: QueueSpec>(
+        &self,
+        queue: Q,
+        message: impl Into<Outgoing<'m, Q::Message>>,
+    ) -> Result<MessageId>
+    where
+        Q::Message: 'm,
+    {
+        self.write(|tx| tx.enqueue(queue, message))
+    }
+
+    /// How a queue stands; see [`ReadTx::queue_stats`].
+    ///
+    /// # Errors
+    /// As [`ReadTx::queue_stats`].
+    pub fn queue_stats(&self, queue: &str) -> Result<Option<QueueStats>> {
+        self.read(|tx| tx.queue_stats(queue))
+    }
+
+    /// Pauses a queue in its own commit; see [`WriteTx::pause`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`] and [`Store::write`].
+    pub fn pause(&self, queue: &str) -> Result<bool> {
+        self.write(|tx| tx.pause(queue))
+    }
+
+    /// Lets a queue go on, in its own commit; see [`WriteTx::resume`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::pause`] and [`Store::write`].
+    pub fn resume(&self, queue: &str) -> Result<bool> {
+        self.write(|tx| tx.resume(queue))
+    }
+
+    /// Delivers dead letters again, in one commit; see [`WriteTx::replay`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::replay`] and [`Store::write`].
+    pub fn replay(&self, queue: &str, which: &Replay) -> Result<Replayed> {
+        self.write(|tx| tx.replay(queue, which))
+    }
+
+    /// Removes dead letters, in one commit; see [`WriteTx::discard_dead`].
+    ///
+    /// # Errors
+    /// As [`WriteTx::discard_dead`] and [`Store::write`].
+    pub fn discard_dead(&self, queue: &str, which: &Replay) -> Result<u64> {
+        self.write(|tx| tx.discard_dead(queue, which))
+    }
+
+    /// Ends what earlier processes held: one process writes, so nobody holds it any more. A claim that is kept in the file goes
+    /// on until its time is over.
+    pub(super) fn end_older_claims(&self) -> Result<()> {
+        let queues = self.read(|tx| {
+            let mut held = Vec::new();
+            for info in tx.queues()? {
+                if entries::read_tally(&tx.txn, info.id)?.claimed > 0 {
+                    held.push(info);
+                }
+            }
+            Ok::<_, Error>(held)
+        })?;
+        for info in queues {
+            let mut after = Some(0);
+            while let Some(last) = after {
+                after = self.write(|tx| tx.end_older(&info, last))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl WriteTx<'_> {
+    /// Ends a page of claims behind message number `after`, and gives where the next page begins.
+    fn end_older(&mut self, info: &QueueInfo, after: u64) -> Result<Option<u64>> {
+        let ids = list::numbers(&self.read.txn, info.id, Kind::Claimed, after, OLDER_AT_ONCE)?;
+        let now = self.read.txn.now();
+        let mut line = Line::open(&mut self.read.txn, info.id)?;
+        let mut kept = Vec::new();
+        for id in &ids {
+            let Some(row) = line.find(MessageId(*id))? else { continue };
+            match row.kept_until_ns.filter(|until| *until > now.schedule_ns) {
+                Some(until) => kept.push((*id, row.fence, until)),
+                None => {
+                    line.lapse(MessageId(*id), row.fence, false, "the store was opened anew")?;
+                }
+            }
+        }
+        line.close()?;
+        for (id, fence, until) in kept {
+            let holding = Holding { of: info.id, id, fence };
+            let left = u64::try_from(until.saturating_sub(now.schedule_ns)).unwrap_or(0);
+            self.read.inner.leases.hold(holding, now.mono_ns.saturating_add(left));
+        }
+        let is_last = ids.len() < OLDER_AT_ONCE;
+        Ok(ids.last().copied().filter(|_| !is_last))
+    }
+}
