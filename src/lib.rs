@@ -37,6 +37,7 @@ mod machine;
 mod outbox;
 mod random;
 mod record;
+mod relay;
 mod stats;
 mod store;
 mod sync;
@@ -67,6 +68,9 @@ pub use outbox::{
 };
 pub use record::decide::Condition;
 pub use record::{Deleted, Found, Written};
+#[cfg(feature = "tokio")]
+pub use relay::RunningTasks;
+pub use relay::{Delivery, Drained, Handled, Relay, Running};
 pub use stats::Stats;
 #[doc(hidden)]
 #[cfg(feature = "test-util")]

@@ -52,6 +52,32 @@ pub(crate) fn lock_within<T>(mutex: &Mutex<T>, limit: std::time::Duration) -> Op
     mutex.try_lock_for(limit)
 }
 
+/// Runs what blocks on a thread that may, and gives its result to a task. A panic goes on in the task.
+///
+/// # Errors
+/// The runtime was shut down before it ran.
+#[cfg(all(feature = "tokio", not(loom)))]
+pub(crate) async fn blocking<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> std::io::Result<T> {
+    match tokio::task::spawn_blocking(body).await {
+        Ok(result) => Ok(result),
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => Err(std::io::Error::other(cancelled)),
+        },
+    }
+}
+
+/// Waits for a future, or until `limit` is over.
+#[cfg(all(feature = "tokio", not(loom)))]
+pub(crate) async fn within(limit: std::time::Duration, future: impl Future<Output = ()>) {
+    // Over, or not: the caller looks anyway.
+    let _ = tokio::time::timeout(limit, future).await;
+}
+
+/// Starts a task of the current runtime.
+#[cfg(all(feature = "tokio", not(loom)))]
+pub(crate) use tokio::task::{JoinHandle as TaskHandle, spawn as spawn_task};
+
 /// A model has no time.
 #[cfg(loom)]
 pub(crate) fn lock_within<T>(mutex: &Mutex<T>, _limit: std::time::Duration) -> Option<MutexGuard<'_, T>> {

@@ -50,7 +50,8 @@ pub(crate) fn open_before<'b, T: DeserializeOwned>(key: &[u8], bytes: &'b [u8], 
     let (head, behind) = len
         .and_then(|len| rest.split_at_checked(len))
         .ok_or_else(|| damaged(what))?;
-    let thing = Bincode::decode(head).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, format!("{what} is damaged")));
+    let thing =
+        Bincode::decode(head).map_err(|cause| cause.into_kind(ErrorKind::Corrupt, format!("{what} is damaged")));
     Ok((thing?, behind))
 }
 

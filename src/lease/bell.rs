@@ -68,11 +68,9 @@ impl Bell {
 
     /// Something happens at this moment of running time: wakes everybody unless one of them looks again by then.
     pub(crate) fn ring_unless_awake_by(&self, at_ns: u64) {
-        let is_awake = {
-            let state = self.state.lock();
-            (state.sleepers == 0 && state.wakers.is_empty()) || state.alarm_ns <= at_ns
-        };
-        if !is_awake {
+        // Also if nobody sleeps: somebody may be about to, with what it saw before.
+        let is_awake_by_then = self.state.lock().alarm_ns <= at_ns;
+        if !is_awake_by_then {
             self.ring();
         }
     }
@@ -101,19 +99,48 @@ impl Bell {
         }
     }
 
-    /// The same for a task: `true` if there was a ring after `seen`; otherwise its waker is called at the next one.
-    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "tasks wait with feature tokio only"))]
-    pub(crate) fn poll(&self, seen: u64, alarm_ns: Option<u64>, waker: &Waker) -> bool {
-        let mut state = self.state.lock();
-        if state.rung != seen {
-            return true;
+    /// The same for a task.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn sleep(&self, seen: u64, alarm_ns: Option<u64>) -> Sleep<'_> {
+        Sleep {
+            bell: self,
+            seen,
+            alarm_ns,
         }
-        if let Some(alarm_ns) = alarm_ns {
+    }
+}
+
+/// A task that sleeps until a ring.
+#[cfg(feature = "tokio")]
+pub(crate) struct Sleep<'b> {
+    bell: &'b Bell,
+    seen: u64,
+    alarm_ns: Option<u64>,
+}
+
+#[cfg(feature = "tokio")]
+impl std::future::Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        let mut state = self.bell.state.lock();
+        if state.rung != self.seen {
+            return std::task::Poll::Ready(());
+        }
+        if let Some(alarm_ns) = self.alarm_ns {
             state.alarm_ns = state.alarm_ns.min(alarm_ns);
         }
-        if !state.wakers.iter().any(|known| known.will_wake(waker)) {
-            state.wakers.push(waker.clone());
+        if !state.wakers.iter().any(|known| known.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
         }
-        false
+        std::task::Poll::Pending
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        // It does not look again at its alarm, and whose alarm is kept is not known.
+        self.bell.state.lock().alarm_ns = NEVER;
     }
 }

@@ -205,7 +205,8 @@ impl Leases {
         let state = self.0.lock();
         let first = Holding { of, id: 0, fence: 0 };
         let next = state.deadlines.range((of, 0, first)..).next();
-        next.filter(|(queue, ..)| *queue == of).map(|(_, deadline, _)| *deadline)
+        next.filter(|(queue, ..)| *queue == of)
+            .map(|(_, deadline, _)| *deadline)
     }
 
     /// An answer came under a superseded fence.

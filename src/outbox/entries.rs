@@ -163,7 +163,9 @@ impl Line<'_> {
         // Those before it are gone: a line is left at its head, so nothing that was removed is walked here.
         let next = {
             let mut scan = self.txn.scan(&keys::line_behind(self.queue, key, row.line))?;
-            scan.step().transpose()?.map(|(key, value)| (keys::number(key), keys::number(value)))
+            scan.step()
+                .transpose()?
+                .map(|(key, value)| (keys::number(key), keys::number(value)))
         };
         let head = keys::head(self.queue, key);
         let Some(next) = next else {

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 
 use super::catalog::QueueInfo;
 use super::decide::{Times, Verb, Verdict, decide_claim, decide_lapse, decide_replay, decide_verb};
+use super::entries::{damaged, read_tally, waiting};
 use super::keys::{self, Kind};
 use super::queue::{OnDead, QueueDeclared, Terms, When};
-use super::entries::{damaged, read_tally, waiting};
 use super::row::{Body, EffectId, MessageId, Reason, Row, Stand};
 use super::tally::{Mark, Tally};
 use crate::codec::sealed;
@@ -332,7 +332,8 @@ impl<'t> Line<'t> {
         for kind in [Kind::Row, Kind::Body] {
             self.txn.remove(keys::numbered(self.queue, kind, id));
         }
-        let has_errors = [row.failures, row.interruptions, row.replays] != [0; 3] || matches!(row.stand, Stand::Dead(_));
+        let has_errors =
+            [row.failures, row.interruptions, row.replays] != [0; 3] || matches!(row.stand, Stand::Dead(_));
         if has_errors {
             self.txn.remove(keys::numbered(self.queue, Kind::Errors, id));
         }

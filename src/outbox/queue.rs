@@ -32,7 +32,10 @@ pub struct Queue<M, C = Bincode> {
     at_most_once: bool,
     retry: Retry,
     on_dead: OnDead,
-    #[expect(clippy::type_complexity, reason = "says that a queue owns none of these, so that it is Send and Sync")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "says that a queue owns none of these, so that it is Send and Sync"
+    )]
     of: PhantomData<(fn() -> M, fn() -> C)>,
 }
 

@@ -128,5 +128,9 @@ impl Default for Retry {
 /// At most what 64 bits hold (584 years).
 const fn nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
-    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
 }

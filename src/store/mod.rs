@@ -3,7 +3,9 @@
 //! Owns the handle that programs hold, and when an answer may be given: every answer decided inside a write, also one
 //! that wrote nothing, waits until what it was decided on is durable at the store's level.
 
+pub(crate) mod answers;
 mod batch;
+mod claim;
 mod claims;
 mod copies;
 mod inside;
@@ -13,6 +15,8 @@ mod outbox;
 mod probe;
 mod read;
 mod states;
+#[cfg(feature = "tokio")]
+pub(crate) mod tasks;
 #[cfg(feature = "json")]
 mod transfer;
 mod write;
@@ -39,17 +43,17 @@ use crate::table::transition::Transitioned;
 use crate::table::{Declared, Record, TableSpec};
 use crate::txn::Txn;
 
+use claim::Hold;
+pub use claim::{Claim, Claiming, Consumed, Receipt, Unsettled};
 pub use copies::{BackedUp, Compacted, Restored};
 use inside::Inside;
 pub use options::Options;
 #[cfg(feature = "test-util")]
 pub use probe::Probe;
-use claims::Hold;
-pub use claims::{Claim, Claiming, Consumed, Receipt, Unsettled};
 use probe::Probed;
-use write::After;
 pub use read::{Page, ReadTx, Scan};
 pub use states::InState;
+use write::After;
 pub use write::WriteTx;
 
 /// An open store: one handle, cheap to clone, for all threads.
@@ -95,7 +99,7 @@ impl Inner {
             self.bells.ring_all();
         }
         if is_kept {
-            after.settled.into_iter().for_each(Hold::end);
+            after.settled.iter().for_each(Hold::end);
             after.woke.iter().for_each(|queue| self.bells.ring(queue));
         }
     }

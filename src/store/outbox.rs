@@ -182,11 +182,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`WriteTx::enqueue`] and [`Store::write`].
-    pub fn enqueue<'m, Q: QueueSpec>(
-        &self,
-        queue: Q,
-        message: impl Into<Outgoing<'m, Q::Message>>,
-    ) -> Result<MessageId>
+    pub fn enqueue<'m, Q: QueueSpec>(&self, queue: Q, message: impl Into<Outgoing<'m, Q::Message>>) -> Result<MessageId>
     where
         Q::Message: 'm,
     {
@@ -263,7 +259,9 @@ impl WriteTx<'_> {
         let mut line = Line::open(&mut self.read.txn, info.id)?;
         let mut kept = Vec::new();
         for id in &ids {
-            let Some(row) = line.find(MessageId(*id))? else { continue };
+            let Some(row) = line.find(MessageId(*id))? else {
+                continue;
+            };
             match row.kept_until_ns.filter(|until| *until > now.schedule_ns) {
                 Some(until) => kept.push((*id, row.fence, until)),
                 None => {

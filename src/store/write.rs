@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Inner;
-use super::claims::Hold;
+use super::claim::Hold;
 use super::read::ReadTx;
 use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
