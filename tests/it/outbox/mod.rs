@@ -1,6 +1,9 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
 mod life;
+mod relay;
+#[cfg(feature = "tokio")]
+mod tasks;
 
 use std::sync::Arc;
 use std::time::Duration;
