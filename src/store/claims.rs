@@ -6,7 +6,7 @@ use super::claim::{Claim, Claiming, Hold, Receipt, nanos};
 use super::{ReadTx, Store, WriteTx, inside};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::lease::{Bell, Holding, Over};
+use crate::lease::{Bell, Holding, Leases, Over};
 use crate::limits::{CLAIM_MESSAGES_MAX, SCHEDULE_LOOK_SECS_MAX};
 use crate::outbox::decide::Verb;
 use crate::outbox::line::{self, Line, Taken};
@@ -94,27 +94,22 @@ impl Store {
         f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
     ) -> Result<(R, Vec<Claim<Q::Message>>), E> {
         let claiming = claiming.into();
-        let mut lot = Lot::default();
-        let outcome = self.write(|tx| {
+        let mut lot = Lot::new(&self.inner.leases, self.bell_of(&queue));
+        let result = self.write(|tx| {
             let result = f(tx)?;
             lot.fill(tx, &queue, claiming)?;
             Ok::<_, E>(result)
-        });
-        self.inner.leases.ended(&lot.over, outcome.is_ok());
-        let bell = self.inner.bells.of(&lot.queue);
-        let claims = lot.taken.into_iter().map(|taken| {
-            let hold = lot.of.map(|of| {
-                let (id, fence) = (taken.id.get(), taken.fence);
-                Hold::until(lot.deadline_ns, Holding { of, id, fence }, &self.inner.leases, &bell)
-            });
-            Claim::new(&lot.queue, taken, Q::decode, hold)
-        });
+        })?;
+        lot.over.ended();
+        let claims = lot
+            .taken
+            .into_iter()
+            .map(|(taken, hold)| Claim::new(&lot.queue, taken, Q::decode, hold));
         let claims: Vec<_> = claims.collect();
         if !claims.is_empty() {
-            bell.ring_unless_awake_by(lot.deadline_ns);
+            lot.bell.ring_unless_awake_by(lot.deadline_ns);
         }
-        // A claim whose commit failed may become durable yet. Dropped here, it is given back.
-        outcome.map(|result| (result, claims))
+        Ok((result, claims))
     }
 
     /// Takes up a claim of an earlier process by its receipt; `None` if somebody else has claimed the message since, or it is
@@ -129,27 +124,26 @@ impl Store {
         lease: Duration,
     ) -> Result<Option<Claim<Q::Message>>> {
         let declared = queue.declared();
-        let found = self.write(|tx| {
-            let Some(info) = catalog::resolve(&tx.read.txn, &declared)? else {
-                return Ok(None);
-            };
-            let holding = Holding {
-                of: info.id,
-                id: receipt.id.get(),
-                fence: receipt.fence,
-            };
-            let kept_until_ns = Some(tx.txn_mut().now().schedule_ns.saturating_add_unsigned(nanos(lease)));
+        let Some(info) = self.read(|tx| catalog::resolve(&tx.txn, &declared))? else {
+            return Ok(None);
+        };
+        let (id, fence) = (receipt.id.get(), receipt.fence);
+        let holding = Holding { of: info.id, id, fence };
+        let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
+        // Held before it is known to be: whatever goes wrong from here on gives it back.
+        let hold = Hold::until(deadline_ns, holding, &self.inner.leases, &self.bell_of(&queue));
+        let taken = self.write(|tx| {
+            let kept_until_ns = Some(tx.read.txn.now().schedule_ns.saturating_add_unsigned(nanos(lease)));
             let verb = Verb::Extend { kept_until_ns };
             if tx.answer_held(holding, info.name(), verb, None)? == Settled::Stale {
                 return Ok(None);
             }
-            let taken = Line::open(tx.txn_mut(), info.id)?.taken(receipt.id)?;
-            Ok::<_, Error>(Some((holding, taken)))
+            Line::open(tx.txn_mut(), info.id)?.taken(receipt.id).map(Some)
         })?;
-        let Some((holding, taken)) = found else { return Ok(None) };
-        let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
-        let hold = Hold::until(deadline_ns, holding, &self.inner.leases, &self.bell_of(&queue));
-        Ok(Some(Claim::new(&declared.name, taken, Q::decode, Some(hold))))
+        if taken.is_none() {
+            hold.end();
+        }
+        Ok(taken.map(|taken| Claim::new(&declared.name, taken, Q::decode, Some(hold))))
     }
 
     /// Running time, in nanoseconds.
@@ -189,38 +183,79 @@ impl Store {
     }
 }
 
-/// What one claim takes.
-#[derive(Default)]
+/// What one claim takes. Dropped before it is durable, it is given back: it may become durable yet.
 struct Lot {
     queue: String,
-    /// The number of the queue; `None` if its messages are gone once they are claimed.
-    of: Option<u32>,
-    taken: Vec<Taken>,
-    over: Vec<Over>,
+    leases: Arc<Leases>,
+    bell: Arc<Bell>,
+    /// Each with its lease, unless it is gone once it is claimed.
+    taken: Vec<(Taken, Option<Hold>)>,
+    over: Ending,
     deadline_ns: u64,
 }
 
 impl Lot {
+    fn new(leases: &Arc<Leases>, bell: Arc<Bell>) -> Lot {
+        Lot {
+            queue: String::new(),
+            leases: leases.clone(),
+            bell,
+            taken: Vec::new(),
+            over: Ending {
+                leases: leases.clone(),
+                over: Vec::new(),
+                durably: false,
+            },
+            deadline_ns: 0,
+        }
+    }
+
     fn fill<Q: QueueSpec>(&mut self, tx: &mut WriteTx<'_>, queue: &Q, claiming: Claiming) -> Result<()> {
         let declared = queue.declared();
         self.queue.clone_from(&declared.name);
         let Some(info) = catalog::resolve(&tx.read.txn, &declared)? else {
             return Ok(());
         };
-        self.of = (!info.is_at_most_once()).then_some(info.id);
         let now_ns = tx.read.txn.now().mono_ns;
         self.deadline_ns = now_ns.saturating_add(nanos(claiming.lease));
-        self.over = tx.read.inner.leases.over(info.id, now_ns, LAPSED_AT_ONCE);
+        self.over.over = self.leases.over(info.id, now_ns, LAPSED_AT_ONCE);
         let mut line = Line::open(tx.txn_mut(), info.id)?;
-        for over in &self.over {
-            let id = MessageId(over.holding.id);
+        for over in &self.over.over {
+            let id = MessageId::from(over.holding.id);
             line.lapse(id, over.holding.fence, over.given_back, "its lease was lost")?;
         }
         let messages = claiming.messages.min(CLAIM_MESSAGES_MAX);
-        self.taken = line.claim(&info, messages, claiming.kept_ns())?;
+        for taken in line.claim(&info, messages, claiming.kept_ns())? {
+            let (id, fence) = (taken.id.get(), taken.fence);
+            let holding = Holding { of: info.id, id, fence };
+            let hold =
+                (!info.is_at_most_once()).then(|| Hold::until(self.deadline_ns, holding, &self.leases, &self.bell));
+            self.taken.push((taken, hold));
+        }
         if line.close()? {
             tx.after.woke.push(declared.name);
         }
         Ok(())
+    }
+}
+
+/// Leases that a transaction ends. Dropped before it is durable, they are as they were.
+struct Ending {
+    leases: Arc<Leases>,
+    over: Vec<Over>,
+    durably: bool,
+}
+
+impl Ending {
+    fn ended(&mut self) {
+        self.durably = true;
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.over.is_empty() {
+            self.leases.ended(&self.over, self.durably);
+        }
     }
 }

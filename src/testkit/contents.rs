@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{CodecId, Keys, Result, Store};
+use crate::{CodecId, Keys, MessageInfo, MessageState, QueueInfo, Result, Store};
 
 /// What may differ, by the word of the user.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Free {
     pub(super) tables: BTreeSet<String>,
     pub(super) scopes: BTreeSet<String>,
+    pub(super) queues: BTreeSet<String>,
 }
 
-/// Records and remembered keys by name. When a key was stored, and for how long it is kept, is no part of it.
+/// Records, remembered keys and messages by name. When a key was stored, and for how long it is kept, is no part of it; nor is
+/// the number, the effect id and the deliveries of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contents(BTreeMap<String, String>);
 
@@ -44,6 +46,9 @@ impl Contents {
                 let key = entry.key.escape_ascii();
                 all.insert(format!("key {}/{key}", entry.scope), what);
             }
+            for info in tx.queues()?.iter().filter(|info| !free.queues.contains(info.name())) {
+                add_messages(&mut all, info, tx.messages(info.name(), None, usize::MAX)?);
+            }
             Ok(Contents(all))
         })
     }
@@ -64,6 +69,35 @@ impl Contents {
             }
         }
         lines
+    }
+}
+
+/// Messages of a key in their order; of others, how many there are of each.
+fn add_messages(all: &mut BTreeMap<String, String>, queue: &QueueInfo, messages: Vec<MessageInfo>) {
+    let mut places: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut alike: BTreeMap<String, u64> = BTreeMap::new();
+    for message in messages {
+        let mut what = shown(queue.codec(), &message.payload);
+        for (name, text) in &message.headers {
+            what.push_str(&format!(", header {name}: {text}"));
+        }
+        if let MessageState::Dead(reason) = message.state {
+            what.push_str(&format!(", dead: {reason}"));
+        }
+        let Some(key) = message.key else {
+            *alike.entry(what).or_default() += 1;
+            continue;
+        };
+        let name = format!("message {}/{}", queue.name(), key.escape_ascii());
+        let place = places.entry(key).or_default();
+        *place += 1;
+        all.insert(format!("{name}, number {place}"), what);
+    }
+    for (what, count) in alike {
+        all.insert(
+            format!("message {} of {what}", queue.name()),
+            format!("there {count} times"),
+        );
     }
 }
 

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// delivers it again and again: twice, three and eleven times; 2 to 16 copies at the same time; with a kill or a power loss
 /// at every call of the disk and between any two calls of the handler, with a panic there, with a far end that hangs up,
 /// with clocks that jump, and among other messages. Each time the **whole** stored state must be that after one delivery:
-/// records with versions and states, and remembered keys with their results.
+/// records with versions and states, remembered keys with their results, and messages with their order within a key.
 ///
 /// ```
 /// use sprag::testkit::{Proof, Rule};
@@ -146,6 +146,13 @@ where
     #[must_use]
     pub fn table_may_differ(mut self, table: impl Into<String>) -> Self {
         self.free.tables.insert(table.into());
+        self
+    }
+
+    /// Messages of the queue may differ from what they are after one delivery.
+    #[must_use]
+    pub fn queue_may_differ(mut self, queue: impl Into<String>) -> Self {
+        self.free.queues.insert(queue.into());
         self
     }
 

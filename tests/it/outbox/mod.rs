@@ -1,6 +1,8 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+mod idle;
 mod life;
+mod proof;
 mod relay;
 #[cfg(feature = "tokio")]
 mod tasks;
