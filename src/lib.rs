@@ -179,6 +179,8 @@ mod guide {
     mod from_sqlite {}
     #[doc = include_str!("../docs/guide/operations.md")]
     mod operations {}
+    #[doc = include_str!("../docs/guide/outbox.md")]
+    mod outbox {}
     #[doc = include_str!("../docs/guide/own-index.md")]
     mod own_index {}
     #[doc = include_str!("../docs/guide/README.md")]
