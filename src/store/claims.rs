@@ -68,7 +68,7 @@ impl Store {
             }
             let claims = self.claim(queue, claiming)?;
             let now_ns = self.running_ns()?;
-            if !claims.is_empty() || now_ns >= end_ns {
+            if !claims.is_empty() || claiming.messages == 0 || now_ns >= end_ns {
                 return Ok(claims);
             }
             let alarm_ns = self.next_claim_ns(&queue)?.unwrap_or(u64::MAX).min(end_ns);

@@ -109,7 +109,7 @@ impl Store {
             })
             .await??;
             let now_ns = self.running_ns()?;
-            if !claims.is_empty() || now_ns >= end_ns {
+            if !claims.is_empty() || claiming.messages == 0 || now_ns >= end_ns {
                 return Ok(claims);
             }
             self.sleep_until(&bell, seen, now_ns, alarm_ns.unwrap_or(u64::MAX).min(end_ns))
