@@ -1,26 +1,34 @@
 //! What the workers of a relay share: what they hold, whose leases one thread extends, and when to stop.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use crate::lease::Bell;
-use crate::outbox::Settled;
 use crate::outbox::decide::Verb;
+use crate::outbox::{QueueSpec, Settled};
 use crate::store::answers::Answer;
-use crate::store::{Claim, Store};
+use crate::store::{Claim, Claiming, Consumed, Store, WriteTx};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, wait_at_most};
 
 /// The longest pause of a worker whose store answers errors.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// What is to be said of a message.
+pub(super) type Said = (Verb, Option<String>);
+
 /// A claim that a worker holds.
 #[derive(Debug)]
 pub(super) struct Kept<M> {
     store: Store,
     claim: Claim<M>,
+    /// What its handler said, once it has ended.
+    said: Mutex<Option<Said>>,
     is_lost: AtomicBool,
+    /// The message is gone already, with its work.
+    is_consumed: AtomicBool,
 }
 
 impl<M> Kept<M> {
@@ -28,7 +36,9 @@ impl<M> Kept<M> {
         Kept {
             store: store.clone(),
             claim,
+            said: Mutex::new(None),
             is_lost: AtomicBool::new(false),
+            is_consumed: AtomicBool::new(false),
         }
     }
 
@@ -39,6 +49,50 @@ impl<M> Kept<M> {
     pub(super) fn is_current(&self) -> bool {
         !self.is_lost.load(Ordering::Acquire)
     }
+
+    pub(super) fn say(&self, said: Said) {
+        *self.said.lock() = Some(said);
+    }
+
+    /// Does the work of the message and acknowledges it, in one commit.
+    pub(super) fn consume<R, E: From<Error>>(
+        &self,
+        f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
+    ) -> Result<Consumed<R>, E> {
+        let consumed = self.store.consume_held(&self.claim, f)?;
+        match consumed {
+            Consumed::Done(_) => self.is_consumed.store(true, Ordering::Release),
+            Consumed::Stale => self.is_lost.store(true, Ordering::Release),
+        }
+        Ok(consumed)
+    }
+
+    /// The answer to write down; `None` if there is nothing left to be said.
+    fn answer(&self) -> Option<(Verb, Option<String>)> {
+        let is_over = self.is_consumed.load(Ordering::Acquire) || self.claim.is_gone();
+        (!is_over).then(|| self.said.lock().clone().unwrap_or((Verb::Release, None)))
+    }
+
+    /// Writes the answers of a lot, and claims the next one with them if there is to be one.
+    pub(super) fn settle<Q: QueueSpec<Message = M>>(
+        store: &Store,
+        lot: &[Arc<Kept<M>>],
+        next: Option<(Q, Claiming)>,
+    ) -> Result<Vec<Claim<M>>> {
+        let said: Vec<_> = lot.iter().filter_map(|kept| Some((kept, kept.answer()?))).collect();
+        let answers: Vec<_> = said
+            .iter()
+            .map(|(kept, (verb, text))| Answer {
+                claim: kept.claim(),
+                verb: *verb,
+                text: text.as_deref(),
+            })
+            .collect();
+        match next {
+            Some((queue, claiming)) => store.answer_then_claim(queue, claiming, &answers),
+            None => store.settle(&answers).map(|()| Vec::new()),
+        }
+    }
 }
 
 /// What is held, whatever its payload is.
@@ -46,8 +100,8 @@ pub(super) trait Held: Send + Sync {
     /// Extends the lease.
     fn extend(&self, lease: Duration);
 
-    /// Gives the message back while its handler runs.
-    fn give_up(&self);
+    /// Writes down what its handler said, or gives the message back while that runs. Says whether it had ended.
+    fn give_up(&self) -> bool;
 }
 
 impl<M: Send + Sync> Held for Kept<M> {
@@ -58,15 +112,19 @@ impl<M: Send + Sync> Held for Kept<M> {
         }
     }
 
-    fn give_up(&self) {
+    fn give_up(&self) -> bool {
+        let was_handled = self.said.lock().is_some() || self.is_consumed.load(Ordering::Acquire);
         self.is_lost.store(true, Ordering::Release);
-        let answer = Answer {
-            claim: &self.claim,
-            verb: Verb::Release,
-            text: None,
-        };
-        // If this fails the lease ends by itself: nobody extends it any more.
-        drop(self.store.settle(&[answer]));
+        if let Some((verb, text)) = self.answer() {
+            let answer = Answer {
+                claim: &self.claim,
+                verb,
+                text: text.as_deref(),
+            };
+            // If this fails the lease ends by itself: nobody extends it any more.
+            drop(self.store.settle(&[answer]));
+        }
+        was_handled
     }
 }
 
@@ -82,13 +140,15 @@ pub(super) struct Keeper {
 
 #[derive(Default)]
 struct State {
-    held: HashMap<u64, Arc<dyn Held>>,
+    /// In the order in which they were claimed.
+    held: BTreeMap<u64, Arc<dyn Held>>,
     next: u64,
     workers: usize,
     /// The thread that extends sleeps until something is held.
     is_idle: bool,
     /// Nobody waits for the workers any more.
     is_abandoned: bool,
+    last_error: Option<Error>,
 }
 
 impl fmt::Debug for Keeper {
@@ -109,9 +169,18 @@ impl Drop for Alive {
     }
 }
 
-/// Names what a worker holds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place(u64);
+/// What a worker holds. Dropped, also by a panic, its lease is extended no more.
+pub(super) struct Place {
+    keeper: Arc<Keeper>,
+    number: u64,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Let go of behind the lock: it may be the last that knows of its claim.
+        let _held = self.keeper.state.lock().held.remove(&self.number);
+    }
+}
 
 impl Keeper {
     pub(super) fn new(store: &Store, bell: Arc<Bell>, lease: Duration) -> Keeper {
@@ -131,20 +200,37 @@ impl Keeper {
     }
 
     /// From now on the lease is extended.
-    pub(super) fn keep(&self, held: Arc<dyn Held>) -> Place {
+    pub(super) fn keep(self: &Arc<Keeper>, held: Arc<dyn Held>) -> Place {
         let mut state = self.state.lock();
-        let place = state.next;
+        let number = state.next;
         state.next += 1;
-        state.held.insert(place, held);
+        state.held.insert(number, held);
         if std::mem::take(&mut state.is_idle) {
             self.signal.notify_all();
         }
-        Place(place)
+        Place {
+            keeper: self.clone(),
+            number,
+        }
     }
 
-    /// It was answered.
-    pub(super) fn forget(&self, Place(place): Place) {
-        self.state.lock().held.remove(&place);
+    /// The error that a worker met last.
+    pub(super) fn last_error(&self) -> Option<Error> {
+        self.state.lock().last_error.clone()
+    }
+
+    pub(super) fn note(&self, error: Error) {
+        self.state.lock().last_error = Some(error);
+    }
+
+    /// How many workers have not ended.
+    pub(super) fn workers(&self) -> usize {
+        self.state.lock().workers
+    }
+
+    /// Whether this thread is inside of a closure of the store.
+    pub(super) fn is_inside(&self) -> bool {
+        self.store.is_inside()
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -197,7 +283,8 @@ impl Keeper {
         self.signal.notify_all();
     }
 
-    /// Waits until the workers have ended, and gives up what they hold if `patience` is over before. Gives the number of that.
+    /// Waits until the workers have ended, and gives up what they hold if `patience` is over before. Gives the number of handlers
+    /// that had not ended.
     pub(super) fn drain(&self, patience: Option<Duration>) -> usize {
         self.stop();
         let mut state = self.state.lock();
@@ -220,7 +307,6 @@ impl Keeper {
         let held = std::mem::take(&mut state.held);
         self.signal.notify_all();
         drop(state);
-        held.values().for_each(|one| one.give_up());
-        held.len()
+        held.values().filter(|one| !one.give_up()).count()
     }
 }

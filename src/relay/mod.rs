@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::QueueSpec;
-use crate::store::{Claim, Claiming, Store};
+use crate::store::{Claim, Claiming, Consumed, Store, WriteTx};
 use crate::sync::{Arc, JoinHandle, spawn};
 
 use keeper::{Keeper, Kept};
@@ -63,7 +63,6 @@ impl Handled {
 }
 
 /// A message in the hands of a handler, with its claim.
-#[derive(Debug)]
 pub struct Delivery<M> {
     /// The payload.
     pub message: M,
@@ -75,6 +74,24 @@ impl<M> Delivery<M> {
     /// this handler. Whatever is answered now changes nothing, so a handler that takes long should look, and stop.
     pub fn is_current(&self) -> bool {
         self.kept.is_current()
+    }
+
+    /// Does the work of the message in the store and acknowledges it, in one commit, as [`Store::consume`]. After `Done` the message
+    /// is gone whatever the handler answers.
+    ///
+    /// # Errors
+    /// As [`Store::consume`]. The handler answers what is to become of the message.
+    pub fn consume<R, E: From<Error>>(
+        &self,
+        f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
+    ) -> Result<Consumed<R>, E> {
+        self.kept.consume(f)
+    }
+}
+
+impl<M> std::fmt::Debug for Delivery<M> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Delivery").field(self.kept.claim()).finish()
     }
 }
 
@@ -89,9 +106,9 @@ impl<M> Deref for Delivery<M> {
 /// Workers for one queue, about to be started.
 ///
 /// Each message is handed to the handler at least once, until it is acknowledged or dead; of an
-/// [`at_most_once`](crate::Queue::at_most_once) queue at most once, whatever the handler answers. What was enqueued under one
-/// key is never handled at the same time. A panic of the handler counts as a failure. While a handler runs its lease is
-/// extended, at a third of it.
+/// [`at_most_once`](crate::Queue::at_most_once) queue at most once, whatever the handler answers. Messages of one key are handled
+/// one after the other, unless a lease is lost or a message discarded while its handler runs. A panic of the handler counts as a
+/// failure. While a handler runs its lease is extended, at a third of it.
 ///
 /// ```
 /// use sprag::{Handled, Queue, Relay, Store};
@@ -217,7 +234,7 @@ fn not_started(cause: std::io::Error) -> Error {
     Error::io("start a thread of a relay", None, cause)
 }
 
-/// Workers at work. Dropped, it drains without a limit.
+/// Workers at work. Dropped, it drains without a limit; inside of a handler, or of a closure of the store, it does not wait.
 #[must_use = "dropped, it drains at once"]
 #[derive(Debug)]
 pub struct Running {
@@ -235,6 +252,17 @@ pub struct Drained {
 }
 
 impl Running {
+    /// The error of the store that a worker met last. Workers try again until it passes; what they were told by handlers is
+    /// kept meanwhile, and written when it can be.
+    pub fn last_error(&self) -> Option<Error> {
+        self.keeper.last_error()
+    }
+
+    /// How many workers are at work. They end by themselves if the store is closed, or its file has the queue otherwise.
+    pub fn workers(&self) -> usize {
+        self.keeper.workers()
+    }
+
     /// Claims nothing more, lets the handlers that run end, and gives back what was claimed and not begun, which spends
     /// nothing. Returns when that is done or `patience` is over: then what handlers still hold is given back as well.
     ///
@@ -242,7 +270,7 @@ impl Running {
     /// what was claimed is handled.
     pub fn drain(mut self, patience: Duration) -> Drained {
         let left = self.keeper.drain(Some(patience));
-        if left > 0 {
+        if self.keeper.workers() > 0 {
             // Whoever waits for a handler that never ends, never ends.
             self.threads.clear();
         }
@@ -254,6 +282,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         let threads = std::mem::take(&mut self.threads);
         if threads.is_empty() {
+            return;
+        }
+        let here = std::thread::current().id();
+        if self.keeper.is_inside() || threads.iter().any(|thread| thread.thread().id() == here) {
+            // Who is waited for would wait for this very thread.
+            self.keeper.stop();
             return;
         }
         self.keeper.drain(None);

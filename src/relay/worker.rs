@@ -1,16 +1,15 @@
 //! One worker: claims, handles, answers, and claims the next with the answers.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use super::keeper::{Keeper, Kept, Place};
+use super::keeper::{Keeper, Kept, Place, Said};
 use super::{Delivery, Handled};
 use crate::error::{ErrorKind, Result};
 use crate::outbox::decide::Verb;
 use crate::outbox::{QueueSpec, Reason};
-use crate::store::answers::{Answer, defer, nack};
+use crate::store::answers::{defer, nack};
 use crate::store::{Claim, Claiming, Store};
 use crate::sync::Arc;
 
@@ -22,13 +21,8 @@ pub(super) struct Worker<Q> {
     pub(super) keeper: Arc<Keeper>,
 }
 
-/// A message that was handled, and what is to be said of it.
-pub(super) struct Answered<M> {
-    kept: Arc<Kept<M>>,
-    place: Place,
-    verb: Verb,
-    text: Option<String>,
-}
+/// A message in a worker's hands.
+pub(super) type InHand<M> = (Arc<Kept<M>>, Place);
 
 impl<Q> Worker<Q>
 where
@@ -36,47 +30,55 @@ where
     Q::Message: Send + Sync + 'static,
 {
     pub(super) fn run(&self, handler: impl Fn(&Delivery<Q::Message>) -> Handled) {
-        let mut answers = Vec::new();
-        let mut errors = 0;
-        while let Some(claims) = self.next(&mut answers, &mut errors, Duration::MAX) {
-            let kept: Vec<_> = claims.into_iter().map(|claim| self.keep(claim)).collect();
-            for (kept, place) in kept {
-                let answer = match self.delivery(&kept) {
-                    Err(answer) => answer,
-                    Ok(delivery) => match catch_unwind(AssertUnwindSafe(|| handler(&delivery))) {
-                        Ok(handled) => answer_of(handled),
-                        Err(panic) => answer_of(Handled::failed(panic_text(&*panic))),
-                    },
-                };
-                answers.push(Answered::new(kept, place, answer));
+        let (mut lot, mut errors) = (Vec::new(), 0);
+        while let Some(claims) = self.next(&mut lot, &mut errors, Duration::MAX) {
+            lot = claims.into_iter().map(|claim| self.keep(claim)).collect();
+            for (kept, _) in &lot {
+                // Also what the message itself does when it is read or dropped is somebody else's code.
+                let said = catch_unwind(AssertUnwindSafe(|| {
+                    self.delivery(kept)
+                        .map_or_else(|said| said, |delivery| said_by(handler(&delivery)))
+                }));
+                kept.say(said.unwrap_or_else(|panic| of_panic(panic)));
             }
         }
     }
 
-    /// Writes the answers down and claims the next lot; `None` if it is time to end. Empty if `patience` was over.
+    /// Writes the answers of a lot down and claims the next one; `None` if it is time to end. Empty if `patience` was over.
     pub(super) fn next(
         &self,
-        answers: &mut Vec<Answered<Q::Message>>,
+        lot: &mut Vec<InHand<Q::Message>>,
         errors: &mut u32,
         patience: Duration,
     ) -> Option<Vec<Claim<Q::Message>>> {
         loop {
             let is_draining = self.keeper.is_draining();
-            if self.keeper.is_abandoned() || (is_draining && answers.is_empty()) {
+            if self.keeper.is_abandoned() || (is_draining && lot.is_empty()) {
                 return None;
             }
-            match self.answer_and_claim(answers, is_draining, patience) {
+            let claimed = if lot.is_empty() {
+                let is_over = || self.keeper.is_draining();
+                self.store.claim_until(self.queue, self.claiming, patience, is_over)
+            } else {
+                let next = (!is_draining).then_some((self.queue, self.claiming));
+                self.settle(lot, next)
+            };
+            match claimed {
                 Ok(claims) => {
                     *errors = 0;
-                    for answered in answers.drain(..) {
-                        self.keeper.forget(answered.place);
-                    }
+                    lot.clear();
                     if !claims.is_empty() || patience != Duration::MAX {
                         return Some(claims);
                     }
                 }
-                Err(cause) if matches!(cause.kind(), ErrorKind::Closed | ErrorKind::Schema) => return None,
-                Err(_) => {
+                Err(cause) => {
+                    let is_over = matches!(cause.kind(), ErrorKind::Closed | ErrorKind::Schema);
+                    self.keeper.note(cause);
+                    if is_over {
+                        return None;
+                    }
+                    // What is done is not to wait for what cannot be done: the next claim, or another answer.
+                    self.settle_one_by_one(lot);
                     *errors += 1;
                     self.keeper.pause(*errors);
                 }
@@ -84,41 +86,36 @@ where
         }
     }
 
-    fn answer_and_claim(
-        &self,
-        answered: &[Answered<Q::Message>],
-        is_draining: bool,
-        patience: Duration,
-    ) -> Result<Vec<Claim<Q::Message>>> {
-        if answered.is_empty() {
-            let is_over = || self.keeper.is_draining();
-            return self.store.claim_until(self.queue, self.claiming, patience, is_over);
-        }
-        let answers: Vec<_> = answered
-            .iter()
-            .map(|answered| Answer {
-                claim: answered.kept.claim(),
-                verb: answered.verb,
-                text: answered.text.as_deref().map(Cow::Borrowed),
-            })
-            .collect();
-        if is_draining {
-            return self.store.settle(&answers).map(|()| Vec::new());
-        }
-        self.store.answer_then_claim(self.queue, self.claiming, &answers)
+    fn settle(&self, lot: &[InHand<Q::Message>], next: Option<(Q, Claiming)>) -> Result<Vec<Claim<Q::Message>>> {
+        let kept: Vec<_> = lot.iter().map(|(kept, _)| kept.clone()).collect();
+        Kept::settle(&self.store, &kept, next)
     }
 
-    pub(super) fn keep(&self, claim: Claim<Q::Message>) -> (Arc<Kept<Q::Message>>, Place) {
+    /// Writes down what can be. An answer that no later try can write either is let go: its message is given back.
+    fn settle_one_by_one(&self, lot: &mut Vec<InHand<Q::Message>>) {
+        lot.retain(
+            |(kept, _)| match Kept::settle::<Q>(&self.store, std::slice::from_ref(kept), None) {
+                Ok(_) => false,
+                Err(cause) => {
+                    let may_pass = !matches!(
+                        cause.kind(),
+                        ErrorKind::TooLarge | ErrorKind::Corrupt | ErrorKind::Invalid
+                    );
+                    self.keeper.note(cause);
+                    may_pass
+                }
+            },
+        );
+    }
+
+    pub(super) fn keep(&self, claim: Claim<Q::Message>) -> InHand<Q::Message> {
         let kept = Arc::new(Kept::new(&self.store, claim));
         let place = self.keeper.keep(kept.clone());
         (kept, place)
     }
 
-    /// What a handler is given; or the answer, if it is not to be called.
-    pub(super) fn delivery(
-        &self,
-        kept: &Arc<Kept<Q::Message>>,
-    ) -> Result<Delivery<Q::Message>, (Verb, Option<String>)> {
+    /// What a handler is given; or what is said of the message, if it is not to be called.
+    pub(super) fn delivery(&self, kept: &Arc<Kept<Q::Message>>) -> Result<Delivery<Q::Message>, Said> {
         if self.keeper.is_draining() && !kept.claim().is_gone() {
             return Err((Verb::Release, None));
         }
@@ -127,24 +124,17 @@ where
                 message,
                 kept: kept.clone(),
             }),
-            Err(cause) => Err((Verb::Bury(Reason::Undecodable), Some(cause.to_string()))),
-        }
-    }
-}
-
-impl<M> Answered<M> {
-    pub(super) fn new(kept: Arc<Kept<M>>, place: Place, (verb, text): (Verb, Option<String>)) -> Answered<M> {
-        Answered {
-            kept,
-            place,
-            verb,
-            text,
+            Err(cause) => {
+                let said = (Verb::Bury(Reason::Undecodable), Some(cause.to_string()));
+                self.keeper.note(cause);
+                Err(said)
+            }
         }
     }
 }
 
 /// What is written down of what a handler said.
-pub(super) fn answer_of(handled: Handled) -> (Verb, Option<String>) {
+pub(super) fn said_by(handled: Handled) -> Said {
     // Without randomness the delay is the whole one.
     let failure = |after| {
         nack(after).unwrap_or(Verb::Nack {
@@ -161,11 +151,14 @@ pub(super) fn answer_of(handled: Handled) -> (Verb, Option<String>) {
     }
 }
 
-/// What a panic says of itself.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// What is written down of a panic.
+pub(super) fn of_panic(panic: Box<dyn Any + Send>) -> Said {
     let text = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", text.unwrap_or("it did not say why"))
+    let text = format!("the handler panicked: {}", text.unwrap_or("it did not say why"));
+    // Dropping it could panic once more.
+    drop(catch_unwind(AssertUnwindSafe(|| drop(panic))));
+    said_by(Handled::failed(text))
 }

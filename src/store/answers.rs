@@ -1,6 +1,5 @@
 //! Answers to claims, alone and inside of a transaction.
 
-use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use super::claim::{Claim, Claiming, Consumed, Hold, Unsettled, nanos};
@@ -18,7 +17,7 @@ use crate::sync::Arc;
 pub(crate) struct Answer<'c, M> {
     pub(crate) claim: &'c Claim<M>,
     pub(crate) verb: Verb,
-    pub(crate) text: Option<Cow<'c, str>>,
+    pub(crate) text: Option<&'c str>,
 }
 
 impl Store {
@@ -97,29 +96,36 @@ impl Store {
     /// The work is done and the message gone, or neither: it is delivered again.
     ///
     /// # Errors
-    /// Whatever `f` returns, and as [`Store::write`], with the claim: nothing was done.
+    /// Whatever `f` returns, and as [`Store::write`], with the claim: nothing was done. After `InDoubt` it may be done: `Stale` to the
+    /// next try says that the message is gone, and its work with it unless somebody else had claimed it.
     pub fn consume<M, R, E: From<Error>>(
         &self,
         claim: Claim<M>,
         f: impl FnOnce(&mut WriteTx<'_>, &Claim<M>) -> Result<R, E>,
     ) -> Result<Consumed<R>, Unsettled<M, E>> {
-        let worked = self.must_be_own(&claim).map_err(E::from).and_then(|()| {
-            self.write(|tx| {
-                if let Some(holding) = claim.holding()
-                    && tx.answer_held(holding, claim.queue(), Verb::Ack, None)? == Settled::Stale
-                {
-                    return Ok(Consumed::Stale);
-                }
-                f(tx, &claim).map(Consumed::Done)
-            })
-        });
-        match worked {
-            Ok(consumed) => {
-                claim.end();
-                Ok(consumed)
-            }
+        match self.consume_held(&claim, |tx| f(tx, &claim)) {
+            Ok(consumed) => Ok(consumed),
             Err(error) => Err(Unsettled { error, claim }),
         }
+    }
+
+    /// The same for a claim that is kept elsewhere.
+    pub(crate) fn consume_held<M, R, E: From<Error>>(
+        &self,
+        claim: &Claim<M>,
+        f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
+    ) -> Result<Consumed<R>, E> {
+        self.must_be_own(claim)?;
+        let consumed = self.write(|tx| {
+            if let Some(holding) = claim.holding()
+                && tx.answer_held(holding, claim.queue(), Verb::Ack, None)? == Settled::Stale
+            {
+                return Ok(Consumed::Stale);
+            }
+            f(tx).map(Consumed::Done)
+        })?;
+        claim.end();
+        Ok(consumed)
     }
 
     fn answer<M>(&self, claim: Claim<M>, verb: Verb, text: Option<&str>) -> Result<Settled, Unsettled<M>> {
@@ -220,7 +226,7 @@ impl WriteTx<'_> {
         for Answer { claim, verb, text } in answers {
             if let Some(holding) = claim.holding() {
                 // A stale answer is counted, and there is nothing to be done about it here.
-                let _ = self.answer_held(holding, claim.queue(), *verb, text.as_deref())?;
+                let _ = self.answer_held(holding, claim.queue(), *verb, *text)?;
             }
         }
         Ok(())

@@ -54,6 +54,11 @@ pub(super) fn refuse_in_migrate(store: u64) -> Result<()> {
     Ok(())
 }
 
+/// Whether this thread is inside any closure of the store.
+pub(super) fn is_in_any(store: u64) -> bool {
+    INSIDE.with_borrow(|stack| stack.iter().any(|(other, _)| *other == store))
+}
+
 /// # Errors
 /// `Invalid` if this thread is inside any closure of the store.
 pub(super) fn refuse_in_any(store: u64, call: &str) -> Result<()> {

@@ -406,6 +406,11 @@ impl Store {
         engine.close()
     }
 
+    /// Whether this thread is inside of a closure of this store.
+    pub(crate) fn is_inside(&self) -> bool {
+        inside::is_in_any(self.inner.id)
+    }
+
     fn with_engine<R, E: From<Error>>(
         &self,
         call: &'static str,

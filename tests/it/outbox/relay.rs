@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use sprag::{Handled, MessageState, Outgoing, Queue, Reason, Relay, Retry, Store};
+use sprag::{Consumed, Error, Handled, MessageState, Outgoing, Queue, Reason, Relay, Retry, Store, Table};
 
 use super::{MAIL, counts, secs, stats};
 use crate::common::in_time;
@@ -309,4 +309,128 @@ fn a_closed_store_ends_its_relay() {
         .expect("a relay");
     store.close().expect("closed");
     assert_eq!(in_time("a drain", move || relay.drain(LONG)).left, 0);
+}
+
+#[test]
+fn a_handler_does_the_work_of_its_message_and_acknowledges_it_in_one_commit() {
+    const SUMS: Table<u64, u64> = Table::new("sums");
+    let store = store();
+    store.put(SUMS, &51, &100).expect("written");
+    for text in ["30", "not a number", "10"] {
+        enqueue(&store, text);
+    }
+    let relay = Relay::new(&store, MAIL).workers(2).lot(3).start(|delivery| {
+        let consumed = delivery.consume(|tx| {
+            let sum = tx.get(SUMS, &51)?.map_or(0, |record| record.value);
+            let amount = delivery.message.parse::<u64>().map_err(|cause| {
+                let stream = std::io::Error::other(cause);
+                Failed::Work(stream.to_string())
+            })?;
+            tx.put(SUMS, &51, &(sum + amount))?;
+            Ok::<_, Failed>(())
+        });
+        match consumed {
+            // Whatever is said after the work is done: it is done.
+            Ok(Consumed::Done(())) => Handled::failed("too late"),
+            Ok(Consumed::Stale) => Handled::Done,
+            Err(Failed::Work(text)) => Handled::Dead { reason: text },
+            Err(Failed::Store(error)) => Handled::failed(error),
+        }
+    });
+    let relay = relay.expect("a relay");
+    while counts(&store) != [0, 0, 0, 0, 1] {
+        std::thread::yield_now();
+    }
+    assert_eq!(relay.drain(LONG).left, 0);
+    let record = store.get(SUMS, &51).expect("readable").expect("there");
+    assert_eq!((record.value, record.version.get()), (140, 3));
+    assert_eq!((stats(&store).stale, stats(&store).interruptions), (0, 0));
+}
+
+enum Failed {
+    Work(String),
+    Store(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Store(error)
+    }
+}
+
+/// A message whose reading breaks.
+#[derive(serde::Serialize)]
+struct Breaks;
+
+impl<'de> serde::Deserialize<'de> for Breaks {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Breaks, D::Error> {
+        panic!("a message that breaks")
+    }
+}
+
+#[test]
+fn a_message_that_panics_when_it_is_read_is_a_failure_and_its_worker_goes_on() {
+    const BREAKS: Queue<Breaks> = Queue::new("mail");
+    let store = store();
+    for _ in 0..5 {
+        enqueue(&store, "any");
+    }
+    let relay = Relay::new(&store, BREAKS)
+        .lot(2)
+        .start(|_| Handled::Done)
+        .expect("a relay");
+    while counts(&store) != [0, 0, 0, 0, 5] {
+        std::thread::yield_now();
+    }
+    assert_eq!(relay.workers(), 1);
+    assert_eq!(relay.drain(LONG).left, 0);
+    let dead = store.read(|tx| tx.dead_letters("mail", None, 9)).expect("dead letters");
+    assert!(
+        dead.iter()
+            .all(|letter| letter.state == MessageState::Dead(Reason::Failed) && letter.failures == 3)
+    );
+}
+
+#[test]
+fn a_drain_that_is_out_of_patience_keeps_what_other_handlers_of_the_lot_said() {
+    let store = store();
+    for text in ["one", "two", "stuck", "never begun"] {
+        enqueue(&store, text);
+    }
+    let (stop, comes, lets_go) = stop();
+    let relay = Relay::new(&store, MAIL).lot(4).start(move |delivery| {
+        if delivery.message == "stuck" {
+            stop.here(&delivery.message);
+        }
+        Handled::Done
+    });
+    let relay = relay.expect("a relay");
+    comes.recv_timeout(LONG).expect("it is handled");
+    assert_eq!(relay.drain(Duration::from_millis(50)).left, 2);
+    let left = store.claim(MAIL, 9).expect("a claim");
+    assert_eq!(super::texts(&left), ["stuck", "never begun"]);
+    lets_go.send(()).expect("the handler waits");
+}
+
+#[test]
+fn a_relay_that_is_dropped_by_its_own_handler_does_not_wait_for_itself() {
+    let store = store();
+    enqueue(&store, "one");
+    let own: Arc<Mutex<Option<sprag::Running>>> = Arc::default();
+    let (mine, (said, heard)) = (own.clone(), mpsc::channel());
+    let relay = Relay::new(&store, MAIL).start(move |_| {
+        let running = loop {
+            if let Some(running) = mine.lock().expect("no panic").take() {
+                break running;
+            }
+        };
+        drop(running);
+        said.send(()).expect("the test listens");
+        Handled::Done
+    });
+    *own.lock().expect("no panic") = Some(relay.expect("a relay"));
+    heard.recv_timeout(LONG).expect("the handler goes on");
+    while counts(&store) != [0; 5] {
+        std::thread::yield_now();
+    }
 }
