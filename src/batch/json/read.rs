@@ -171,7 +171,7 @@ impl OperationText<'_> {
         if let Word::Enqueue = self.op {
             return self.enqueue(known).map(Operation::Enqueue);
         }
-        let name = self.table.as_deref().unwrap_or_default();
+        let name = self.table.as_deref().ok_or_else(|| lacking("table"))?;
         let table = known.table(name)?;
         let declared = &table.declared;
         let described = DynTable::new(name, declared.key.clone(), declared.codec);

@@ -20,7 +20,7 @@ use crate::outbox::{OnDead, Retry};
 
 impl OperationText<'_> {
     pub(super) fn enqueue(&self, known: &Known<'_>) -> Result<Enqueue> {
-        let queue = known.queue(self.queue.as_deref().unwrap_or_default())?;
+        let queue = known.queue(self.queue.as_deref().ok_or_else(|| lacking("queue"))?)?;
         let message = self.message.ok_or_else(|| lacking("message"))?;
         let payload = encode_value(message, queue.codec())?;
         let queue = QueueDeclared {
