@@ -8,12 +8,11 @@ mod mixtures;
 use std::time::Duration;
 
 use sprag::{
-    Batch, Condition, DynKey, DynTable, ErrorKind, Keep, KeyKind, Once, OnceKey, Outcome, Outgoing, Queue, Retry,
-    Store, Table, Verdict, Version,
+    Batch, CodecId, Condition, DynKey, DynTable, ErrorKind, Keep, KeyKind, Once, OnceKey, Outcome, Store, Table,
+    Verdict, Version,
 };
 
-use crate::common::{kind_of, small, tables, text_of, version};
-use messages::MAIL;
+use crate::common::{kind_of, queues, small, tables, text_of, version};
 
 sprag::machine! {
     enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped" }
@@ -59,7 +58,7 @@ fn balance(store: &Store, key: u64) -> Option<(i64, u64)> {
 fn mistakes() -> Vec<(Batch, ErrorKind, &'static str)> {
     let long = "x".repeat(5000);
     let texts: Table<str, i64> = Table::new("texts");
-    let raw = DynTable::new("raw", KeyKind::U64, sprag::CodecId::Json);
+    let raw = DynTable::new("raw", KeyKind::U64, CodecId::Json);
     let nameless: Table<u64, i64> = Table::new("");
     let put = || Batch::new().put(BALANCES, &1, &1);
     vec![
@@ -125,76 +124,10 @@ fn mistakes() -> Vec<(Batch, ErrorKind, &'static str)> {
     ]
 }
 
-/// The same of a message.
-fn mistakes_of_messages() -> Vec<(Batch, ErrorKind, &'static str)> {
-    let (short, long) = ("m".to_owned(), "x".repeat(16 << 10));
-    let with = |outgoing: Outgoing<'_, String>| Batch::new().put(BALANCES, &1, &1).enqueue(MAIL, outgoing);
-    let nameless: Queue<String> = Queue::new("");
-    let no_attempt = Retry::DEFAULT.interruptions(0);
-    let one_way: Queue<OneWay> = Queue::new("one-way");
-    vec![
-        (
-            with(Outgoing::of(&short).key("")),
-            ErrorKind::Invalid,
-            "operation=1: key of a message has 0 bytes",
-        ),
-        (
-            with(Outgoing::of(&short).key(&long[..256])),
-            ErrorKind::Invalid,
-            "operation=1: key of a message has 256 bytes",
-        ),
-        (
-            with(Outgoing::of(&short).header(&long, "x")),
-            ErrorKind::TooLarge,
-            "operation=1: headers of a message too long, bytes=16385, bytes_max=16384",
-        ),
-        (
-            with(Outgoing::of(&short).retry(no_attempt)),
-            ErrorKind::Invalid,
-            "operation=1: a retry without any attempt, failures=100, interruptions=0",
-        ),
-        (
-            Batch::new().enqueue(MAIL.retry(no_attempt), &short),
-            ErrorKind::Invalid,
-            "operation=0: a retry without any attempt",
-        ),
-        (
-            Batch::new().enqueue(nameless, &short),
-            ErrorKind::Invalid,
-            "operation=0: queue name is not 1 to 255 bytes",
-        ),
-        (
-            with(Outgoing::of(&"x".repeat(sprag::limits::VALUE_BYTES_MAX))),
-            ErrorKind::TooLarge,
-            "operation=1: value too large",
-        ),
-        (
-            Batch::new().enqueue(one_way, &OneWay),
-            ErrorKind::Invalid,
-            "operation=0: ",
-        ),
-    ]
-}
-
-/// A message that is written as text and wants to be read as a number.
-struct OneWay;
-
-impl serde::Serialize for OneWay {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("text")
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for OneWay {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OneWay, D::Error> {
-        <[u64; 4]>::deserialize(deserializer).map(|_| OneWay)
-    }
-}
-
 #[test]
 fn the_first_mistake_of_a_builder_is_what_every_use_answers() {
     let store = Store::in_memory().unwrap();
-    for (batch, kind, text) in mistakes().into_iter().chain(mistakes_of_messages()) {
+    for (batch, kind, text) in mistakes().into_iter().chain(messages::mistakes()) {
         let answers = [
             text_of(kind, store.apply(&batch)),
             text_of(kind, store.dry_run(&batch)),
@@ -205,7 +138,7 @@ fn the_first_mistake_of_a_builder_is_what_every_use_answers() {
         }
     }
     assert_eq!(tables(&store).len(), 0, "a mistake made a table");
-    assert_eq!(store.read(|tx| tx.queues()).unwrap(), [], "a mistake made a queue");
+    assert_eq!(queues(&store), [], "a mistake made a queue");
 }
 
 #[test]

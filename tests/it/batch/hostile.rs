@@ -330,6 +330,7 @@ fn hostile_text_is_refused_with_its_place_and_a_short_message() {
         forms_of_operations(),
         keys_of_operations(),
         values_and_sizes(),
+        messages::what_is_said(),
         messages::fields(),
         messages::descriptions_of_queues(),
         remembered_keys(),

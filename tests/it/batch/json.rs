@@ -9,7 +9,7 @@ use sprag::{
 };
 
 use super::messages::MAIL;
-use crate::common::{kind_of, small, tables, text_of};
+use crate::common::{kind_of, queues, small, tables, text_of};
 
 sprag::machine! {
     enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped" }
@@ -265,7 +265,7 @@ fn a_message_is_the_same_after_it_was_text() {
     // What is left out is as by default, and as the file has it.
     let store = small().in_memory().unwrap();
     assert!(matches!(store.apply(&batch).unwrap(), Outcome::Applied { .. }));
-    let queues = store.read(|tx| tx.queues()).unwrap();
+    let queues = queues(&store);
     let short =
         r#"{"operations":[{"op":"enqueue","queue":"news","message":{"a": [1, null]},"retry":{"failures":100}}]}"#;
     assert_eq!(kind_of(Batch::from_json(short, &tables(&store))), ErrorKind::Invalid);

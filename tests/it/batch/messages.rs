@@ -2,13 +2,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sprag::limits::VALUE_BYTES_MAX;
 use sprag::{
-    Batch, Claim, Condition, Error, ErrorKind, Keep, ManualClock, MessageInfo, MessageState, OnDead, OnceKey, Outcome,
-    Outgoing, Queue, Reason, Refused, Replay, Retry, Settled, Store, Verdict,
+    Batch, Claim, CodecId, Condition, DynQueue, Error, ErrorKind, Keep, ManualClock, MessageInfo, MessageState, OnDead,
+    OnceKey, Outcome, Outgoing, Queue, Reason, Refused, Replay, Retry, Settled, Store, Verdict,
 };
 
 use super::{BALANCES, balance, once, words};
-use crate::common::{kind_of, small, small_with, text_of};
+use crate::common::{kind_of, queues, small, small_with, text_of};
 
 pub const MAIL: Queue<String> = Queue::new("mail");
 
@@ -35,6 +36,77 @@ fn claim(store: &Store) -> Claim<String> {
 
 fn at(secs: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(secs)
+}
+
+/// Batches with a message that is a mistake, and what is said of it.
+pub fn mistakes() -> Vec<(Batch, ErrorKind, &'static str)> {
+    let (short, long) = ("m".to_owned(), "x".repeat(16 << 10));
+    let with = |outgoing: Outgoing<'_, String>| Batch::new().put(BALANCES, &1, &1).enqueue(MAIL, outgoing);
+    let nameless: Queue<String> = Queue::new("");
+    let no_attempt = Retry::DEFAULT.interruptions(0);
+    let one_way: Queue<OneWay> = Queue::new("one-way");
+    vec![
+        (
+            with(Outgoing::of(&short).key("")),
+            ErrorKind::Invalid,
+            "operation=1: key of a message has 0 bytes",
+        ),
+        (
+            with(Outgoing::of(&short).key(&long[..256])),
+            ErrorKind::Invalid,
+            "operation=1: key of a message has 256 bytes",
+        ),
+        (
+            with(Outgoing::of(&short).header(&long, "x")),
+            ErrorKind::TooLarge,
+            "operation=1: headers of a message too long, bytes=16385, bytes_max=16384",
+        ),
+        (
+            with(Outgoing::of(&short).retry(no_attempt)),
+            ErrorKind::Invalid,
+            "operation=1: a retry without any attempt, failures=100, interruptions=0",
+        ),
+        (
+            Batch::new().enqueue(MAIL.retry(no_attempt), &short),
+            ErrorKind::Invalid,
+            "operation=0: a retry without any attempt",
+        ),
+        (
+            Batch::new().enqueue(nameless, &short),
+            ErrorKind::Invalid,
+            "operation=0: queue name is not 1 to 255 bytes",
+        ),
+        (
+            with(Outgoing::of(&"x".repeat(VALUE_BYTES_MAX))),
+            ErrorKind::TooLarge,
+            "operation=1: value too large",
+        ),
+        (
+            Batch::new().enqueue(&DynQueue::new("raw", CodecId::Bincode), &vec![0; VALUE_BYTES_MAX + 1]),
+            ErrorKind::TooLarge,
+            "operation=0: value too large",
+        ),
+        (
+            Batch::new().enqueue(one_way, &OneWay),
+            ErrorKind::Invalid,
+            "operation=0: ",
+        ),
+    ]
+}
+
+/// A message that is written as text and wants to be read as a number.
+struct OneWay;
+
+impl serde::Serialize for OneWay {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("text")
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for OneWay {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OneWay, D::Error> {
+        <[u64; 4]>::deserialize(deserializer).map(|_| OneWay)
+    }
 }
 
 #[test]
@@ -99,7 +171,7 @@ fn a_batch_that_is_not_applied_leaves_neither_data_nor_message() {
     }
     assert_eq!(commits(), before);
     assert_eq!((balance(&store, 51), balance(&store, 52)), (Some((100, 1)), None));
-    assert_eq!(store.read(|tx| tx.queues()).unwrap(), []);
+    assert_eq!(queues(&store), []);
     assert!(store.remembered("batches", "rejected").unwrap().is_none());
     // Inside a write it is undone alone.
     store

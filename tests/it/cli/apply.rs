@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sprag::{
-    Batch, Condition, Json, Keep, Keys, ManualClock, OnDead, OnceKey, Options, Outcome, Outgoing, Queue, Retry,
-    Stateless, Store, Table, Verdict,
+    Batch, Condition, Json, Keep, Keys, ManualClock, OnceKey, Options, Outcome, Stateless, Store, Table, Verdict,
 };
 
 use super::{Place, messages};
-use crate::common::tables;
+use crate::common::{queues, tables};
 use crate::random::{Random, seed};
 
 sprag::machine! {
@@ -467,8 +466,9 @@ fn undescribed(text: &str, store: &Store) -> String {
     }
     let described = value.get_mut("queues").and_then(Value::as_object_mut);
     if let Some(described) = described {
-        let queues = store.read(|tx| tx.queues()).expect("readable");
-        queues.iter().for_each(|info| drop(described.remove(info.name())));
+        for info in queues(store) {
+            described.remove(info.name());
+        }
     }
     value.to_string()
 }

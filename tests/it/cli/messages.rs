@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sprag::{Batch, Json, OnDead, Outgoing, Queue, Retry, Store};
 
 use super::Place;
+use crate::common::queues;
 use crate::random::Random;
 
 const MAIL: Queue<String> = Queue::new("mail");
@@ -42,7 +43,7 @@ fn said<'m>(outgoing: Outgoing<'m, String>, random: &mut Random) -> Outgoing<'m,
 /// All that is the same of the same messages in two stores.
 pub fn contents(store: &Store) -> Vec<String> {
     let mut all = Vec::new();
-    for info in store.read(|tx| tx.queues()).expect("readable") {
+    for info in queues(store) {
         let (codec, at_most_once) = (info.codec(), info.is_at_most_once());
         all.push(format!("{} {codec} {at_most_once}", info.name()));
         let messages = store
