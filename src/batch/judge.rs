@@ -2,9 +2,10 @@
 
 use super::decide::{BatchVerdict, decide_batch};
 use super::in_operation;
-use super::operation::{Act, Operation};
+use super::operation::Operation;
 use super::outcome::{self, Outcome, Verdict};
 use crate::dedupe::{self, Met, OnceKey, Remembered};
+use crate::engine::Bytes;
 use crate::error::{ErrorKind, Result};
 use crate::record;
 use crate::table::catalog::Tables;
@@ -27,8 +28,17 @@ impl Ready<'_> {
         }
     }
 
-    /// Judges the batch and, if the votes say so, writes it. What is not applied leaves nothing behind.
-    pub(crate) fn apply(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Outcome> {
+    /// The queues into which it puts messages.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &str> {
+        self.operations.iter().filter_map(|operation| match operation {
+            Operation::Record(_) => None,
+            Operation::Enqueue(enqueue) => Some(enqueue.queue.name.as_str()),
+        })
+    }
+
+    /// Judges the batch and, if the votes say so, writes it. What is not applied leaves nothing behind. `within`: the
+    /// remembered key in whose work that is.
+    pub(crate) fn apply(&self, txn: &mut Txn, tables: Tables<'_>, within: Option<&Bytes>) -> Result<Outcome> {
         let end_ns = match &self.once {
             None => None,
             Some(key) => match dedupe::meet(txn, key)? {
@@ -37,7 +47,7 @@ impl Ready<'_> {
             },
         };
         let depth = txn.open_layer();
-        let judged = self.judge(txn, tables);
+        let judged = self.judge(txn, tables, self.once.as_ref().map(OnceKey::stored_key).or(within));
         let applied = matches!(judged, Ok((BatchVerdict::Apply, _)));
         if applied {
             txn.keep_layers(depth);
@@ -62,20 +72,19 @@ impl Ready<'_> {
 
     /// Judges each operation by carrying it out in a layer of the transaction. No two write to one key, so that the only
     /// ones that could see another's work are the checks, which go first.
-    fn judge(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<(BatchVerdict, Vec<Verdict>)> {
+    fn judge(&self, txn: &mut Txn, tables: Tables<'_>, once: Option<&Bytes>) -> Result<(BatchVerdict, Vec<Verdict>)> {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; self.operations.len()];
         for is_check in [true, false] {
             for (place, (operation, verdict)) in self.operations.iter().zip(&mut verdicts).enumerate() {
-                if matches!(operation.act, Act::Check(_)) == is_check {
-                    *verdict = Some(operation.run(txn, tables).map_err(|cause| in_operation(place, cause))?);
+                if operation.is_check() == is_check {
+                    let judged = operation.run(txn, tables, once);
+                    *verdict = Some(judged.map_err(|cause| in_operation(place, cause))?);
                 }
             }
         }
         let verdicts: Vec<Verdict> = verdicts.into_iter().flatten().collect();
-        let ballots = self.operations.iter().zip(&verdicts).map(|(operation, verdict)| {
-            let is_check = matches!(operation.act, Act::Check(_));
-            verdict.ballot(operation.act.votes(), is_check)
-        });
+        let both = self.operations.iter().zip(&verdicts);
+        let ballots = both.map(|(operation, verdict)| verdict.ballot(operation.votes(), operation.is_check()));
         Ok((decide_batch(ballots), verdicts))
     }
 }

@@ -1,4 +1,4 @@
-//! Batches: conditions and writes as data, judged together and written together.
+//! Batches: conditions, writes and messages as data, judged together and written together.
 //!
 //! Owns what a batch may hold, how it is judged, and what it is bound to under a remembered key. Every condition is judged
 //! against one state and one `now`. A batch that is tried goes the same way as one that is applied; only its transaction
@@ -6,6 +6,7 @@
 
 mod canonical;
 pub mod decide;
+mod enqueue;
 #[cfg(feature = "json")]
 pub(crate) mod json;
 mod judge;
@@ -17,19 +18,21 @@ use std::sync::Arc;
 
 use crate::dedupe::OnceKey;
 use crate::error::{Error, ErrorKind, Result};
+use crate::outbox::{Outgoing, QueueSpec};
 use crate::record::decide::{Condition, holds};
 use crate::table::TableSpec;
 
+use enqueue::Enqueue;
 pub(crate) use judge::Ready;
-use operation::{Act, BatchTable, Operation};
+use operation::{Act, BatchTable, OnRecord, Operation};
 pub use outcome::{Outcome, Verdict};
 
-/// Conditions and writes as data: built, logged, sent, read from JSON, tried without writing, and applied in one commit.
+/// Conditions, writes and messages as data: built, logged, sent, read from JSON, tried without writing, and applied in one commit.
 ///
 /// # How it is judged
 /// Every operation is judged against the state before the batch, without stopping at the first that fails. A condition
 /// votes: it holds, or the record already is what the operation would have made it, or it fails. An operation without a
-/// condition (`Any`, a plain put or delete) does not vote.
+/// condition (`Any`, a plain put or delete, a message) does not vote.
 ///
 /// - Any vote fails: [`Rejected`](Outcome::Rejected).
 /// - All votes hold, or there are none: [`Applied`](Outcome::Applied).
@@ -40,7 +43,7 @@ pub use outcome::{Outcome, Verdict};
 /// the same key with other operations is a `Mismatch` error.
 ///
 /// # Limits
-/// At least one operation, and at most one write to a key. All of it is one commit, which has at most half a log half. The
+/// At least one operation, and at most one write to a key; messages as many as there are. All of it is one commit, which has at most half a log half. The
 /// first mistake is kept and answered by the call that uses the batch.
 ///
 /// ```
@@ -97,7 +100,7 @@ impl Batch {
 
     /// Asks for a condition and writes nothing.
     pub fn check<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition) -> Batch {
-        self.add(&table, key, |_| Ok(Act::Check(condition)))
+        self.add_on(&table, key, |_| Ok(Act::Check(condition)))
     }
 
     /// A put without a condition; see [`WriteTx::put`](crate::WriteTx::put).
@@ -107,14 +110,14 @@ impl Batch {
 
     /// A put under a condition; see [`WriteTx::put_if`](crate::WriteTx::put_if).
     pub fn put_if<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition, value: &T::Value) -> Batch {
-        self.add(&table, key, |table| {
+        self.add_on(&table, key, |table| {
             Ok(Act::Put(condition, table.encode_value(value, true)?))
         })
     }
 
     /// Creates a record in a named state; see [`WriteTx::create`](crate::WriteTx::create).
     pub fn create<T: TableSpec>(self, table: T, key: &T::Key, value: &T::Value, state: &T::State) -> Batch {
-        self.add(&table, key, |table| {
+        self.add_on(&table, key, |table| {
             Ok(Act::Create(state_of(table, state)?, table.encode_value(value, true)?))
         })
     }
@@ -126,12 +129,12 @@ impl Batch {
 
     /// A delete under a condition; see [`WriteTx::delete_if`](crate::WriteTx::delete_if).
     pub fn delete_if<T: TableSpec>(self, table: T, key: &T::Key, condition: Condition) -> Batch {
-        self.add(&table, key, |_| Ok(Act::Delete(condition)))
+        self.add_on(&table, key, |_| Ok(Act::Delete(condition)))
     }
 
     /// A transition, whose vote is the state; see [`WriteTx::transition`](crate::WriteTx::transition).
     pub fn transition<T: TableSpec>(self, table: T, key: &T::Key, from: T::State, to: T::State) -> Batch {
-        self.add(&table, key, |table| transition_act(table, &from, &to, None))
+        self.add_on(&table, key, |table| transition_act(table, &from, &to, None))
     }
 
     /// A transition that gives the record a new value; see [`WriteTx::transition_with`](crate::WriteTx::transition_with).
@@ -143,8 +146,41 @@ impl Batch {
         to: T::State,
         value: &T::Value,
     ) -> Batch {
-        self.add(&table, key, |table| {
+        self.add_on(&table, key, |table| {
             transition_act(table, &from, &to, Some(table.encode_value(value, true)?))
+        })
+    }
+
+    /// Puts a message into a queue; see [`WriteTx::enqueue`](crate::WriteTx::enqueue). It leaves exactly with the batch. It has no
+    /// condition, so it does not vote, and it is never already so: a batch that comes again enqueues again, unless
+    /// [`once`](Batch::once) remembers it.
+    ///
+    /// ```
+    /// use sprag::{Batch, Condition, Keep, OnceKey, Outcome, Outgoing, Queue, Store, Table, Verdict};
+    ///
+    /// const BALANCES: Table<u64, i64> = Table::new("balances");
+    /// const EMAILS: Queue<String> = Queue::new("emails");
+    /// # fn main() -> sprag::Result<()> {
+    /// let store = Store::in_memory()?;
+    /// let batch = Batch::new()
+    ///     .once(&OnceKey::new("payments", "evt-1", Keep::Forever))
+    ///     .put_if(BALANCES, &51, Condition::Absent, &140)
+    ///     .enqueue(EMAILS, Outgoing::of(&"40 have come".to_owned()).key("51"));
+    /// let Outcome::Applied { verdicts } = store.apply(&batch)? else { panic!("it is new") };
+    /// assert!(matches!(verdicts.as_slice(), [Verdict::Holds(_), Verdict::Enqueued(_)]));
+    /// assert!(matches!(store.apply(&batch)?, Outcome::Repeat { .. }));
+    /// assert_eq!(store.queue_stats("emails")?.map(|stats| stats.ready), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enqueue<'m, Q: QueueSpec>(self, queue: Q, message: impl Into<Outgoing<'m, Q::Message>>) -> Batch
+    where
+        Q::Message: 'm,
+    {
+        let Outgoing { message, terms } = message.into();
+        self.add(|_| {
+            let payload = queue.encode(message, true)?;
+            Enqueue::new(queue.declared(), terms, payload).map(Operation::Enqueue)
         })
     }
 
@@ -158,18 +194,21 @@ impl Batch {
         self.operations.is_empty()
     }
 
-    fn add<T: TableSpec>(mut self, table: &T, key: &T::Key, act: impl FnOnce(&T) -> Result<Act>) -> Batch {
+    fn add_on<T: TableSpec>(self, table: &T, key: &T::Key, act: impl FnOnce(&T) -> Result<Act>) -> Batch {
+        self.add(|batch| {
+            Ok(Operation::Record(OnRecord {
+                table: batch.table(table)?,
+                key: table.encode_key(key)?,
+                act: act(table)?,
+            }))
+        })
+    }
+
+    fn add(mut self, operation: impl FnOnce(&Batch) -> Result<Operation>) -> Batch {
         if self.mistake.is_some() {
             return self;
         }
-        let operation = (|| {
-            Ok(Operation {
-                table: self.table(table)?,
-                key: table.encode_key(key)?,
-                act: act(table)?,
-            })
-        })();
-        match operation.and_then(|operation| self.push(operation)) {
+        match operation(&self).and_then(|operation| self.push(operation)) {
             Ok(()) => {}
             Err(cause) => self.keep_mistake(Some(cause)),
         }
@@ -179,7 +218,7 @@ impl Batch {
     /// The description, shared with the operation before if that has the same table.
     fn table<T: TableSpec>(&self, table: &T) -> Result<Arc<BatchTable>> {
         let identity = table.identity();
-        if let Some(last) = self.operations.last()
+        if let Some(Operation::Record(last)) = self.operations.last()
             && identity.is_some()
             && last.table.identity == identity
             && last.table.declared.name == table.table_name()
@@ -191,13 +230,13 @@ impl Batch {
     }
 
     fn push(&mut self, operation: Operation) -> Result<()> {
-        if let Some(condition) = operation.act.condition() {
-            // Says whether there can be such a condition at all.
-            holds(condition, None)?;
-        }
-        if !matches!(operation.act, Act::Check(_)) {
-            let name = &operation.table.declared.name;
-            if !self.written.insert((name.clone(), operation.key.clone())) {
+        if let Operation::Record(record) = &operation {
+            if let Some(condition) = record.act.condition() {
+                // Says whether there can be such a condition at all.
+                holds(condition, None)?;
+            }
+            let name = &record.table.declared.name;
+            if !operation.is_check() && !self.written.insert((name.clone(), record.key.clone())) {
                 return Err(invalid(&format!("batch writes twice to one key, table={name}")));
             }
         }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use super::enqueue::Enqueue;
 use super::outcome::Verdict;
 use crate::codec::Version;
+use crate::engine::Bytes;
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::machine::decide::{Why, decide_transition};
@@ -15,7 +17,35 @@ use crate::table::{Declared, Described, Identity, TableInfo, in_damaged};
 use crate::txn::Txn;
 
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
+pub(super) enum Operation {
+    Record(OnRecord),
+    Enqueue(Enqueue),
+}
+
+impl Operation {
+    pub(super) fn votes(&self) -> bool {
+        match self {
+            Operation::Record(record) => record.act.votes(),
+            Operation::Enqueue(_) => false,
+        }
+    }
+
+    pub(super) fn is_check(&self) -> bool {
+        matches!(self, Operation::Record(record) if matches!(record.act, Act::Check(_)))
+    }
+
+    /// Carries the operation out, as far as its own condition allows. `once`: the remembered key in whose work it stands.
+    pub(super) fn run(&self, txn: &mut Txn, tables: Tables<'_>, once: Option<&Bytes>) -> Result<Verdict> {
+        match self {
+            Operation::Record(record) => record.run(txn, tables),
+            Operation::Enqueue(enqueue) => enqueue.run(txn, once),
+        }
+    }
+}
+
+/// A condition or a write of one record.
+#[derive(Clone, Debug)]
+pub(super) struct OnRecord {
     pub(super) table: Arc<BatchTable>,
     /// Encoded.
     pub(super) key: Vec<u8>,
@@ -45,7 +75,7 @@ impl Act {
         }
     }
 
-    pub(super) fn votes(&self) -> bool {
+    fn votes(&self) -> bool {
         self.condition() != Some(Condition::Any)
     }
 }
@@ -71,9 +101,8 @@ impl Described for BatchTable {
     }
 }
 
-impl Operation {
-    /// Carries the operation out, as far as its own condition allows.
-    pub(super) fn run(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Verdict> {
+impl OnRecord {
+    fn run(&self, txn: &mut Txn, tables: Tables<'_>) -> Result<Verdict> {
         match &self.act {
             Act::Check(condition) => self.check(txn, tables, *condition),
             Act::Put(condition, value) => {

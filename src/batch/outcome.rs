@@ -8,6 +8,7 @@ use super::decide::{Ballot, Vote};
 use crate::codec::{Bincode, Codec, Version};
 use crate::error::{Error, ErrorKind, Result};
 use crate::machine::decide::Why;
+use crate::outbox::MessageId;
 use crate::record::{self, Found};
 
 /// How one operation of a batch stood against the state that the batch met.
@@ -29,6 +30,9 @@ pub enum Verdict {
         /// For a transition, where the state found lies.
         why: Option<Why>,
     },
+    /// A message, which has no condition and so no vote, and is never already there: its number in its queue. Of a batch that was
+    /// not applied, the one that it would have been.
+    Enqueued(MessageId),
 }
 
 /// What became of a batch. `Rejected` means that nothing was written.
@@ -100,7 +104,7 @@ impl Verdict {
         let vote = match self {
             Verdict::Holds(_) => Some(Vote::Holds),
             Verdict::Already(_) if votes => Some(Vote::Already),
-            Verdict::Already(_) | Verdict::Unguarded(_) => None,
+            Verdict::Already(_) | Verdict::Unguarded(_) | Verdict::Enqueued(_) => None,
             Verdict::Fails { .. } => Some(Vote::Fails),
         };
         let already = matches!(self, Verdict::Already(_)) || is_check;
@@ -114,6 +118,7 @@ enum Kept {
     Holds(Option<Version>),
     Unguarded(Option<Version>),
     Already(Option<Version>),
+    Enqueued(u64),
 }
 
 /// The verdicts as the result of a remembered key.
@@ -125,6 +130,7 @@ pub(super) fn encode_kept(verdicts: &[Verdict]) -> Result<Vec<u8>> {
             Verdict::Unguarded(version) => Some(Kept::Unguarded(*version)),
             Verdict::Already(version) => Some(Kept::Already(*version)),
             Verdict::Fails { .. } => None,
+            Verdict::Enqueued(id) => Some(Kept::Enqueued(id.get())),
         })
         .collect();
     let mut bytes = Vec::new();
@@ -138,6 +144,7 @@ pub(super) fn decode_kept(bytes: &[u8]) -> Result<Vec<Verdict>> {
         Kept::Holds(version) => Verdict::Holds(version),
         Kept::Unguarded(version) => Verdict::Unguarded(version),
         Kept::Already(version) => Verdict::Already(version),
+        Kept::Enqueued(id) => Verdict::Enqueued(MessageId::from(id)),
     };
     Ok(kept.into_iter().map(verdict).collect())
 }

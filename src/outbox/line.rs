@@ -9,7 +9,7 @@
 
 use std::time::SystemTime;
 
-use super::catalog::QueueInfo;
+use super::catalog::{self, QueueInfo};
 use super::decide::{Times, Verb, Verdict, decide_claim, decide_lapse, decide_replay, decide_verb};
 use super::entries::{damaged, read_tally, waiting};
 use super::keys::{self, Kind};
@@ -77,6 +77,21 @@ pub(crate) fn next_due_ns(txn: &Txn, queue: u32) -> Result<Option<i64>> {
     Ok(first.first().map(|(mark, _)| mark.due_ns))
 }
 
+/// Puts a message into its queue, which is made if need be; `once`: the remembered key in whose work that is. Says also whether
+/// somebody who waits for messages should look again.
+pub(crate) fn enqueue(
+    txn: &mut Txn,
+    declared: &QueueDeclared,
+    terms: Terms,
+    payload: &[u8],
+    once: Option<&Bytes>,
+) -> Result<(MessageId, bool)> {
+    let info = catalog::resolve_or_create(txn, declared)?;
+    let mut line = Line::open(txn, info.id)?;
+    let id = line.enqueue(declared, terms, payload, once)?;
+    Ok((id, line.close()?))
+}
+
 impl<'t> Line<'t> {
     pub(crate) fn open(txn: &'t mut Txn, queue: u32) -> Result<Line<'t>> {
         let tally = read_tally(txn, queue)?;
@@ -107,7 +122,7 @@ impl<'t> Line<'t> {
         Ok(self.woke)
     }
 
-    pub(crate) fn enqueue(
+    fn enqueue(
         &mut self,
         declared: &QueueDeclared,
         terms: Terms,

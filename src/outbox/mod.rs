@@ -10,7 +10,7 @@ pub(crate) mod entries;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod list;
-mod queue;
+pub(crate) mod queue;
 pub(crate) mod replay;
 pub(crate) mod retry;
 pub(crate) mod row;

@@ -77,6 +77,16 @@ impl Retry {
         self
     }
 
+    /// The longest delay after the first failure.
+    pub fn base_delay(&self) -> Duration {
+        Duration::from_nanos(self.base_ns)
+    }
+
+    /// The longest delay after any failure.
+    pub fn delay_max(&self) -> Duration {
+        Duration::from_nanos(self.cap_ns)
+    }
+
     /// How many failures make a message a dead letter.
     pub fn failures_max(&self) -> u32 {
         self.failures
@@ -126,7 +136,7 @@ impl Default for Retry {
 }
 
 /// At most what 64 bits hold (584 years).
-const fn nanos(duration: Duration) -> u64 {
+pub(crate) const fn nanos(duration: Duration) -> u64 {
     let nanos = duration.as_nanos();
     if nanos > u64::MAX as u128 {
         u64::MAX

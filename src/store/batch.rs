@@ -2,6 +2,7 @@
 
 use super::{ReadTx, Store, WriteTx, inside};
 use crate::batch::{Batch, Outcome, Ready};
+use crate::engine::Bytes;
 use crate::error::Result;
 use crate::table::catalog::Tables;
 
@@ -13,7 +14,7 @@ impl Store {
     ///
     /// # Errors
     /// The first mistake of the batch; `Mismatch` if its key is bound to other operations, carrying what is remembered;
-    /// `TooOld`; `Schema` if a table is declared otherwise in the file; `Invalid` for a move that a machine does not have;
+    /// `TooOld`; `Schema` if a table or a queue is declared otherwise in the file; `Invalid` for a move that a machine does not have;
     /// and as [`Store::write`]. Nothing was written then.
     pub fn apply(&self, batch: &Batch) -> Result<Outcome> {
         inside::refuse_in_write(self.inner.id, "apply")?;
@@ -52,10 +53,15 @@ impl WriteTx<'_> {
         if let Some(key) = &ready.once {
             self.refuse_under_way(key)?;
         }
+        let within = self.innermost().cloned();
         let ReadTx { inner, engine, txn } = &mut self.read;
         let durable = || engine.read();
         let tables = Tables::new(&inner.catalog, &durable);
-        ready.apply(txn, tables)
+        let outcome = ready.apply(txn, tables, within.as_ref())?;
+        if matches!(outcome, Outcome::Applied { .. }) {
+            ready.queues().for_each(|queue| self.woke(queue));
+        }
+        Ok(outcome)
     }
 
     /// What applying a batch in this transaction would answer; see [`ReadTx::dry_run`].
@@ -67,7 +73,7 @@ impl WriteTx<'_> {
         if let Some(key) = &ready.once {
             self.refuse_under_way(key)?;
         }
-        self.read.try_ready(&ready)
+        self.read.try_ready(&ready, self.innermost())
     }
 }
 
@@ -77,14 +83,14 @@ impl ReadTx<'_> {
     /// # Errors
     /// As [`Store::dry_run`].
     pub fn dry_run(&self, batch: &Batch) -> Result<Outcome> {
-        self.try_ready(&batch.ready()?)
+        self.try_ready(&batch.ready()?, None)
     }
 
-    fn try_ready(&self, ready: &Ready<'_>) -> Result<Outcome> {
+    fn try_ready(&self, ready: &Ready<'_>, within: Option<&Bytes>) -> Result<Outcome> {
         let mut trial = self.txn.clone();
         let durable = || self.engine.read();
         let tables = Tables::new(&self.inner.catalog, &durable);
-        let outcome = ready.apply(&mut trial, tables)?;
+        let outcome = ready.apply(&mut trial, tables, within)?;
         self.engine.fits(&trial.into_changes())?;
         Ok(outcome)
     }

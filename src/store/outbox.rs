@@ -4,7 +4,7 @@ use super::{ReadTx, Store, WriteTx};
 use crate::error::{Error, Result};
 use crate::lease::Holding;
 use crate::outbox::keys::Kind;
-use crate::outbox::line::Line;
+use crate::outbox::line::{self, Line};
 use crate::outbox::replay::{self, Replay, Replayed};
 use crate::outbox::{MessageId, MessageInfo, Outgoing, QueueInfo, QueueSpec, QueueStats, catalog, entries, list};
 
@@ -32,11 +32,9 @@ impl WriteTx<'_> {
         crate::record::check_value(&payload)?;
         let declared = queue.declared();
         let once = self.innermost().cloned();
-        let info = catalog::resolve_or_create(self.txn_mut(), &declared)?;
-        let mut line = Line::open(self.txn_mut(), info.id)?;
-        let id = line.enqueue(&declared, terms, &payload, once.as_ref())?;
-        if line.close()? {
-            self.woke(info.name());
+        let (id, woke) = line::enqueue(self.txn_mut(), &declared, terms, &payload, once.as_ref())?;
+        if woke {
+            self.woke(&declared.name);
         }
         Ok(id)
     }
@@ -110,7 +108,7 @@ impl WriteTx<'_> {
         Ok(result)
     }
 
-    fn woke(&mut self, queue: &str) {
+    pub(super) fn woke(&mut self, queue: &str) {
         if !self.after.woke.iter().any(|known| known == queue) {
             self.after.woke.push(queue.to_owned());
         }

@@ -2,16 +2,17 @@
 
 mod hostile;
 mod json;
+mod messages;
 mod mixtures;
 
 use std::time::Duration;
 
 use sprag::{
-    Batch, Condition, DynKey, DynTable, ErrorKind, Keep, KeyKind, Once, OnceKey, Outcome, Store, Table, Verdict,
-    Version,
+    Batch, CodecId, Condition, DynKey, DynTable, ErrorKind, Keep, KeyKind, Once, OnceKey, Outcome, Store, Table,
+    Verdict, Version,
 };
 
-use crate::common::{kind_of, small, tables, text_of, version};
+use crate::common::{kind_of, queues, small, tables, text_of, version};
 
 sprag::machine! {
     enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped" }
@@ -39,6 +40,7 @@ fn words(verdict: &Verdict) -> String {
             let state = found.state().map_or_else(String::new, |state| format!(" {state}"));
             with("fails", found.version()) + &state + &why
         }
+        Verdict::Enqueued(id) => format!("enqueued {id}"),
     }
 }
 
@@ -56,7 +58,7 @@ fn balance(store: &Store, key: u64) -> Option<(i64, u64)> {
 fn mistakes() -> Vec<(Batch, ErrorKind, &'static str)> {
     let long = "x".repeat(5000);
     let texts: Table<str, i64> = Table::new("texts");
-    let raw = DynTable::new("raw", KeyKind::U64, sprag::CodecId::Json);
+    let raw = DynTable::new("raw", KeyKind::U64, CodecId::Json);
     let nameless: Table<u64, i64> = Table::new("");
     let put = || Batch::new().put(BALANCES, &1, &1);
     vec![
@@ -125,7 +127,7 @@ fn mistakes() -> Vec<(Batch, ErrorKind, &'static str)> {
 #[test]
 fn the_first_mistake_of_a_builder_is_what_every_use_answers() {
     let store = Store::in_memory().unwrap();
-    for (batch, kind, text) in mistakes() {
+    for (batch, kind, text) in mistakes().into_iter().chain(messages::mistakes()) {
         let answers = [
             text_of(kind, store.apply(&batch)),
             text_of(kind, store.dry_run(&batch)),
@@ -136,6 +138,7 @@ fn the_first_mistake_of_a_builder_is_what_every_use_answers() {
         }
     }
     assert_eq!(tables(&store).len(), 0, "a mistake made a table");
+    assert_eq!(queues(&store), [], "a mistake made a queue");
 }
 
 #[test]

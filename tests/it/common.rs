@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use sprag::testkit::SimDisk;
-use sprag::{Error, ErrorKind, ManualClock, Options, Store, TableInfo, Version};
+use sprag::{Error, ErrorKind, ManualClock, Options, QueueInfo, Store, TableInfo, Version};
 
 /// Where the base begins in a file that was made with the defaults: behind the superblock and both halves of the log.
 pub const BASE_BEGINS: usize = 4096 + 2 * sprag::limits::LOG_HALF_BYTES_DEFAULT as usize;
@@ -84,6 +84,15 @@ pub fn text_of<T: std::fmt::Debug>(kind: ErrorKind, result: Result<T, Error>) ->
 )]
 pub fn tables(store: &Store) -> Vec<TableInfo> {
     store.read(|tx| tx.tables()).expect("readable")
+}
+
+/// The queues of a store, by name.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the path names the method of one lifetime, and a read needs it for all"
+)]
+pub fn queues(store: &Store) -> Vec<QueueInfo> {
+    store.read(|tx| tx.queues()).expect("readable")
 }
 
 pub fn version(number: u64) -> Version {

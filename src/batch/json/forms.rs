@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer as _, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::quoted;
@@ -20,7 +20,9 @@ pub(super) struct BatchText<'a> {
     #[serde(default, deserialize_with = "given")]
     pub(super) once: Option<Object<OnceText>>,
     #[serde(default)]
-    pub(super) tables: Described,
+    pub(super) tables: Described<TableText>,
+    #[serde(default)]
+    pub(super) queues: Described<QueueText>,
     #[serde(borrow)]
     pub(super) operations: Vec<Object<OperationText<'a>>>,
 }
@@ -36,8 +38,26 @@ pub(super) struct OnceText {
 }
 
 /// Descriptions by name. A name that is given twice is an error, where a map would take the last one.
-#[derive(Default)]
-pub(super) struct Described(pub(super) BTreeMap<String, Object<TableText>>);
+pub(super) struct Described<T>(pub(super) BTreeMap<String, Object<T>>);
+
+impl<T> Default for Described<T> {
+    fn default() -> Self {
+        Described(BTreeMap::new())
+    }
+}
+
+/// What a description describes.
+pub(super) trait Description {
+    const OF: &'static str;
+}
+
+impl Description for TableText {
+    const OF: &'static str = "table";
+}
+
+impl Description for QueueText {
+    const OF: &'static str = "queue";
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,11 +83,22 @@ pub(crate) struct MachineText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct QueueText {
+    pub(super) codec: String,
+    #[serde(default)]
+    pub(super) at_most_once: bool,
+}
+
+/// The fields of all operations. Which of them an operation has is judged behind it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct OperationText<'a> {
     #[serde(deserialize_with = "word")]
     pub(super) op: Word,
-    pub(super) table: String,
-    pub(super) key: KeyText,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) table: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) key: Option<KeyText>,
     #[serde(default, deserialize_with = "given")]
     pub(super) condition: Option<ConditionText>,
     #[serde(borrow, default, deserialize_with = "given")]
@@ -78,6 +109,46 @@ pub(super) struct OperationText<'a> {
     pub(super) from: Option<String>,
     #[serde(default, deserialize_with = "given")]
     pub(super) to: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) queue: Option<String>,
+    #[serde(borrow, default, deserialize_with = "given")]
+    pub(super) message: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) delay: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) at: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) expires_at: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) headers: Option<Vec<(String, String)>>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) retry: Option<Object<RetryText>>,
+    #[serde(default, deserialize_with = "given_word")]
+    pub(super) on_dead: Option<OnDeadWord>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RetryText {
+    #[serde(default, deserialize_with = "given")]
+    pub(super) base: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) cap: Option<String>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) failures: Option<u32>,
+    #[serde(default, deserialize_with = "given")]
+    pub(super) interruptions: Option<u32>,
+    /// Null: never.
+    #[serde(default, deserialize_with = "given")]
+    pub(super) give_up_after: Option<Option<String>>,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize)]
+pub(super) enum OnDeadWord {
+    #[serde(rename = "block key")]
+    BlockKey,
+    #[serde(rename = "go on")]
+    GoOn,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -88,6 +159,7 @@ pub(super) enum Word {
     Create,
     Delete,
     Transition,
+    Enqueue,
 }
 
 pub(super) enum ConditionText {
@@ -150,6 +222,10 @@ fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Resu
     T::deserialize(String::deserialize(deserializer)?.into_deserializer())
 }
 
+fn given_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    word(deserializer).map(Some)
+}
+
 impl<'de> Deserialize<'de> for ConditionText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ConditionText, D::Error> {
         struct Form;
@@ -208,29 +284,30 @@ impl<'de> Deserialize<'de> for KeyText {
     }
 }
 
-impl<'de> Deserialize<'de> for Described {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
-        struct Form;
+impl<'de, T: Description + Deserialize<'de>> Deserialize<'de> for Described<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Form<T>(PhantomData<T>);
 
-        impl<'de> Visitor<'de> for Form {
-            type Value = Described;
+        impl<'de, T: Description + Deserialize<'de>> Visitor<'de> for Form<T> {
+            type Value = Described<T>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                out.write_str("descriptions of tables by name")
+                write!(out, "descriptions of {}s by name", T::OF)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
-                let mut tables = BTreeMap::new();
-                while let Some((name, table)) = map.next_entry::<String, Object<TableText>>()? {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described<T>, A::Error> {
+                let mut all = BTreeMap::new();
+                while let Some((name, one)) = map.next_entry::<String, Object<T>>()? {
                     let shown = quoted(&name);
-                    if tables.insert(name, table).is_some() {
-                        return Err(A::Error::custom(format_args!("table `{shown}` is described twice")));
+                    if all.insert(name, one).is_some() {
+                        let what = T::OF;
+                        return Err(A::Error::custom(format_args!("{what} `{shown}` is described twice")));
                     }
                 }
-                Ok(Described(tables))
+                Ok(Described(all))
             }
         }
 
-        deserializer.deserialize_map(Form)
+        deserializer.deserialize_map(Form(PhantomData))
     }
 }

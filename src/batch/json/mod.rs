@@ -1,10 +1,11 @@
 //! Batches as JSON: what `docs/batch.schema.json` describes, both ways.
 //!
-//! A batch that was written here is complete: it describes each of its tables, so that it can be read and applied without
-//! a file at hand. One that people write may leave a table that the file has to the file.
+//! A batch that was written here is complete: it describes each of its tables and queues, so that it can be read and applied
+//! without a file at hand. One that people write may leave a table or a queue that the file has to the file.
 
 mod forms;
 mod read;
+mod terms;
 mod write;
 
 pub(crate) use forms::{KeyText, Object, TableText, given};
@@ -15,6 +16,7 @@ pub(crate) use write::{
 
 use super::Batch;
 use crate::error::Result;
+use crate::outbox::QueueInfo;
 use crate::table::TableInfo;
 
 impl Batch {
@@ -46,17 +48,42 @@ impl Batch {
     ///
     /// # Errors
     /// `Invalid`, with the place (line and column, or the number of the operation, which begins at 0), for what is no JSON
-    /// or no batch: a field that is unknown, missing, given twice or of another type, a table that is neither described nor
-    /// known; and for any mistake that a builder would keep. `TooLarge` for a key or a value above its limit.
+    /// or no batch: a field that is unknown, missing, given twice or of another type, a table or queue that is neither
+    /// described nor known; and for any mistake that a builder would keep. `TooLarge` for a key or a value above its limit.
     pub fn from_json(text: &str, tables: &[TableInfo]) -> Result<Batch> {
-        read::read(text, tables)
+        Batch::from_json_with(text, tables, &[])
     }
 
-    /// The batch on one line, with a description of each of its tables.
+    /// The same, and queues that it names and does not describe are taken from `queues`, those of the file; see
+    /// [`ReadTx::queues`](crate::ReadTx::queues).
+    ///
+    /// ```
+    /// use sprag::{Batch, Error, Outcome, Queue, Store};
+    ///
+    /// const EMAILS: Queue<String, sprag::Json> = Queue::new("emails");
+    /// # fn main() -> sprag::Result<()> {
+    /// let store = Store::in_memory()?;
+    /// store.enqueue(EMAILS, &"the first".to_owned())?;
+    /// let text = r#"{"operations": [{"op": "enqueue", "queue": "emails", "message": "the second", "delay": "1h"}]}"#;
+    /// let (tables, queues) = store.read(|tx| Ok::<_, Error>((tx.tables()?, tx.queues()?)))?;
+    /// let batch = Batch::from_json_with(text, &tables, &queues)?;
+    /// assert!(matches!(store.apply(&batch)?, Outcome::Applied { .. }));
+    /// assert_eq!(store.queue_stats("emails")?.map(|stats| (stats.ready, stats.scheduled)), Some((1, 1)));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// The first mistake of the batch; `Invalid` for what has no form as JSON: values of a JSON table that are none, two
-    /// descriptions of one table, a keep of more than 100 years, or a time of issue before 1970.
+    /// As [`Batch::from_json`].
+    pub fn from_json_with(text: &str, tables: &[TableInfo], queues: &[QueueInfo]) -> Result<Batch> {
+        read::read(text, tables, queues)
+    }
+
+    /// The batch on one line, with a description of each of its tables and queues.
+    ///
+    /// # Errors
+    /// The first mistake of the batch; `Invalid` for what has no form as JSON: values and messages of JSON that are none, two
+    /// descriptions of one table or queue, a duration of more than 100 years, or a time before 1970.
     pub fn to_json(&self) -> Result<String> {
         write::write(self)
     }

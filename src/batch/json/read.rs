@@ -7,21 +7,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::value::RawValue;
 
-use super::super::{Act, Batch, BatchTable, Operation, in_operation, invalid};
+use super::super::{Act, Batch, BatchTable, OnRecord, Operation, in_operation, invalid};
 use super::forms::{
-    BatchText, BytesText, ConditionText, ConditionWord, KeyText, MachineText, Object, OnceText, OperationText,
-    TableText, Word,
+    BatchText, BytesText, ConditionText, ConditionWord, Description, KeyText, MachineText, Object, OnceText,
+    OperationText, QueueText, TableText, Word,
 };
 use super::quoted;
+use super::terms::read_time;
 use crate::codec::{CodecId, DynKey, Json, KeyKind};
 use crate::dedupe::OnceKey;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::STATE_NAME_BYTES_MAX;
 use crate::machine::Machine;
+use crate::outbox::{self, DynQueue, QueueInfo};
 use crate::record::decide::Condition;
 use crate::table::{Declared, DynTable, TableInfo, TableSpec, catalog};
 
-pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
+pub(super) fn read(text: &str, tables: &[TableInfo], queues: &[QueueInfo]) -> Result<Batch> {
     let Object(read): Object<BatchText<'_>> = serde_json::from_str(text).map_err(|cause| not_a_batch(&cause))?;
     let mut batch = Batch::new();
     if let Some(Object(once)) = &read.once {
@@ -32,6 +34,8 @@ pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
         described: read.tables.0,
         tables,
         met: HashMap::new(),
+        described_queues: read.queues.0,
+        queues,
     };
     for (place, Object(operation)) in read.operations.iter().enumerate() {
         let pushed = operation.operation(&mut known).and_then(|ready| batch.push(ready));
@@ -40,16 +44,19 @@ pub(super) fn read(text: &str, tables: &[TableInfo]) -> Result<Batch> {
     // Also what no operation names is a description.
     for (name, Object(table)) in &known.described {
         let declared = catalog::check_name(name).and_then(|()| table.declared(name));
-        declared.map_err(|cause| {
-            let kind = cause.kind();
-            cause.into_kind(
-                kind,
-                format!("description of a table is refused, table={:?}", quoted(name)),
-            )
-        })?;
+        declared.map_err(|cause| bad_description(TableText::OF, name, cause))?;
+    }
+    for (name, Object(queue)) in &known.described_queues {
+        let declared = outbox::catalog::check_name(name).and_then(|()| queue.declared(name));
+        declared.map_err(|cause| bad_description(QueueText::OF, name, cause))?;
     }
     batch.ready()?;
     Ok(batch)
+}
+
+fn bad_description(of: &str, name: &str, cause: Error) -> Error {
+    let (kind, name) = (cause.kind(), quoted(name));
+    cause.into_kind(kind, format!("description of a {of} is refused, {of}={name:?}"))
 }
 
 fn not_a_batch(cause: &serde_json::Error) -> Error {
@@ -64,22 +71,20 @@ impl OnceText {
         };
         let mut once = OnceKey::new(&self.scope, key, self.keep.parse()?);
         if let Some(time) = &self.issued_at {
-            let issued = humantime::parse_rfc3339(time).map_err(|cause| {
-                let message = format!("not a time as 2026-11-30T12:00:00Z, text={:?}", quoted(time));
-                Error::with_source(ErrorKind::Invalid, message, cause)
-            })?;
-            once = once.issued_at(issued);
+            once = once.issued_at(read_time(time)?);
         }
         once.check()?;
         Ok(once)
     }
 }
 
-/// The tables that operations may name.
-struct Known<'t> {
+/// The tables and queues that operations may name.
+pub(super) struct Known<'t> {
     described: BTreeMap<String, Object<TableText>>,
     tables: &'t [TableInfo],
     met: HashMap<String, Arc<BatchTable>>,
+    described_queues: BTreeMap<String, Object<QueueText>>,
+    queues: &'t [QueueInfo],
 }
 
 impl Known<'_> {
@@ -105,6 +110,24 @@ impl Known<'_> {
         });
         self.met.insert(name.to_owned(), table.clone());
         Ok(table)
+    }
+
+    pub(super) fn queue(&self, name: &str) -> Result<DynQueue> {
+        outbox::catalog::check_name(name)?;
+        if let Some(Object(text)) = self.described_queues.get(name) {
+            return text.declared(name);
+        }
+        let info = self.queues.iter().find(|info| info.name() == name);
+        info.map(QueueInfo::open).ok_or_else(|| {
+            let message = format!("queue is neither in the file nor described under queues, queue={name:?}");
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+}
+
+impl QueueText {
+    fn declared(&self, name: &str) -> Result<DynQueue> {
+        Ok(DynQueue::new(name, self.codec.parse()?).at_most_once(self.at_most_once))
     }
 }
 
@@ -145,11 +168,17 @@ fn checked_state(name: &str) -> Result<String> {
 impl OperationText<'_> {
     fn operation(&self, known: &mut Known<'_>) -> Result<Operation> {
         self.check_fields()?;
-        let table = known.table(&self.table)?;
+        if let Word::Enqueue = self.op {
+            return self.enqueue(known).map(Operation::Enqueue);
+        }
+        let name = self.table.as_deref().ok_or_else(|| lacking("table"))?;
+        let table = known.table(name)?;
         let declared = &table.declared;
-        let described = DynTable::new(&self.table, declared.key.clone(), declared.codec);
-        let key = (&described).encode_key(&self.key.key(&declared.key)?)?;
+        let described = DynTable::new(name, declared.key.clone(), declared.codec);
+        let key = self.key.as_ref().ok_or_else(|| lacking("key"))?;
+        let key = (&described).encode_key(&key.key(&declared.key)?)?;
         let act = match self.op {
+            Word::Enqueue => return Err(invalid("an enqueue is of no record")),
             Word::Check => Act::Check(self.condition()),
             Word::Put => Act::Put(self.condition(), self.value(declared.codec)?),
             Word::Create => Act::Create(state(self.state.as_deref())?, self.value(declared.codec)?),
@@ -163,31 +192,45 @@ impl OperationText<'_> {
                     .transpose()?,
             },
         };
-        Ok(Operation { table, key, act })
+        Ok(Operation::Record(OnRecord { table, key, act }))
     }
 
     /// Whether the fields are those of the operation.
     fn check_fields(&self) -> Result<()> {
         let fields = [
+            ("table", self.table.is_some()),
+            ("key", self.key.is_some()),
             ("condition", self.condition.is_some()),
             ("value", self.value.is_some()),
             ("state", self.state.is_some()),
             ("from", self.from.is_some()),
             ("to", self.to.is_some()),
+            ("queue", self.queue.is_some()),
+            ("message", self.message.is_some()),
+            ("delay", self.delay.is_some()),
+            ("at", self.at.is_some()),
+            ("expires_at", self.expires_at.is_some()),
+            ("headers", self.headers.is_some()),
+            ("retry", self.retry.is_some()),
+            ("on_dead", self.on_dead.is_some()),
         ];
         let (needed, allowed): (&[&str], &[&str]) = match self.op {
-            Word::Check => (&["condition"], &[]),
-            Word::Put => (&["value"], &["condition"]),
-            Word::Create => (&["state", "value"], &[]),
-            Word::Delete => (&[], &["condition"]),
-            Word::Transition => (&["from", "to"], &["value"]),
+            Word::Check => (&["table", "key", "condition"], &[]),
+            Word::Put => (&["table", "key", "value"], &["condition"]),
+            Word::Create => (&["table", "key", "state", "value"], &[]),
+            Word::Delete => (&["table", "key"], &["condition"]),
+            Word::Transition => (&["table", "key", "from", "to"], &["value"]),
+            Word::Enqueue => (
+                &["queue", "message"],
+                &["key", "delay", "at", "expires_at", "headers", "retry", "on_dead"],
+            ),
         };
         for (field, is_there) in fields {
             if is_there && !needed.contains(&field) && !allowed.contains(&field) {
                 return Err(invalid(&format!("this operation takes no such field, field={field}")));
             }
             if !is_there && needed.contains(&field) {
-                return Err(invalid(&format!("this operation lacks a field, field={field}")));
+                return Err(lacking(field));
             }
         }
         Ok(())
@@ -205,9 +248,13 @@ impl OperationText<'_> {
     fn value(&self, codec: CodecId) -> Result<Vec<u8>> {
         match self.value {
             Some(value) => encode_value(value, codec),
-            None => Err(invalid("this operation lacks a field, field=value")),
+            None => Err(lacking("value")),
         }
     }
+}
+
+pub(super) fn lacking(field: &str) -> Error {
+    invalid(&format!("this operation lacks a field, field={field}"))
 }
 
 fn state(name: Option<&str>) -> Result<String> {

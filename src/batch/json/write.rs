@@ -1,14 +1,14 @@
 //! Batch to JSON.
 
 use std::collections::BTreeMap;
-use std::time::UNIX_EPOCH;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::super::{Act, Batch, Operation, in_operation, invalid};
+use super::super::{Act, Batch, OnRecord, Operation, in_operation, invalid};
+use super::terms::{EnqueueText, duration_text, enqueue_text, time_text};
 use crate::codec::{CodecId, DynKey, Json, KeyKind};
 use crate::dedupe::{Keep, OnceKey};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +21,15 @@ struct BatchText<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     once: Option<OnceText<'a>>,
     tables: BTreeMap<&'a str, TableText<'a>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    queues: BTreeMap<&'a str, QueueText>,
     operations: Vec<OperationText<'a>>,
+}
+
+#[derive(PartialEq, Serialize)]
+struct QueueText {
+    codec: String,
+    at_most_once: bool,
 }
 
 #[derive(Serialize)]
@@ -53,7 +61,14 @@ pub(crate) struct MachineText<'a> {
 }
 
 #[derive(Serialize)]
-struct OperationText<'a> {
+#[serde(untagged)]
+enum OperationText<'a> {
+    Record(RecordText<'a>),
+    Enqueue(EnqueueText<'a>),
+}
+
+#[derive(Serialize)]
+struct RecordText<'a> {
     op: &'static str,
     table: &'a str,
     key: KeyText,
@@ -95,15 +110,27 @@ pub(crate) enum ValueText<'a> {
 
 pub(super) fn write(batch: &Batch) -> Result<String> {
     batch.ready()?;
-    let mut tables = BTreeMap::new();
+    let (mut tables, mut queues) = (BTreeMap::new(), BTreeMap::new());
     let mut operations = Vec::new();
     for (place, operation) in batch.operations.iter().enumerate() {
-        let declared = &operation.table.declared;
-        if *tables.entry(declared.name.as_str()).or_insert(declared) != declared {
-            let cause = invalid(&format!("table is described in two ways, table={}", declared.name));
-            return Err(in_operation(place, cause));
-        }
-        operations.push(operation_text(operation).map_err(|cause| in_operation(place, cause))?);
+        let text = match operation {
+            Operation::Record(record) => describe(
+                "table",
+                &mut tables,
+                &record.table.declared.name,
+                &record.table.declared,
+            )
+            .and_then(|()| record_text(record).map(OperationText::Record)),
+            Operation::Enqueue(enqueue) => {
+                let queue = QueueText {
+                    codec: enqueue.queue.codec.to_string(),
+                    at_most_once: enqueue.queue.at_most_once,
+                };
+                describe("queue", &mut queues, &enqueue.queue.name, queue)
+                    .and_then(|()| enqueue_text(enqueue).map(OperationText::Enqueue))
+            }
+        };
+        operations.push(text.map_err(|cause| in_operation(place, cause))?);
     }
     let once = batch.once.as_ref().map(once_text).transpose()?;
     let tables = tables
@@ -113,24 +140,30 @@ pub(super) fn write(batch: &Batch) -> Result<String> {
     let text = BatchText {
         once,
         tables,
+        queues,
         operations,
     };
     serde_json::to_string(&text)
         .map_err(|cause| Error::with_source(ErrorKind::Invalid, "batch has no form as JSON", cause))
 }
 
-fn once_text(key: &OnceKey) -> Result<OnceText<'_>> {
-    let keep = key.keep().to_string();
-    if keep.parse::<Keep>()? != key.keep() {
-        return Err(invalid(&format!("keep has no form as text, keep={keep}")));
-    }
-    let issued_at = key.issued().map(|time| {
-        // Its 64 bits of nanoseconds end in 2262, where the text form still has four digits for the year.
-        if time < UNIX_EPOCH {
-            return Err(invalid("time of issue before 1970 has no form as text"));
+/// Takes a description in, unless its name has another one.
+fn describe<'b, T: PartialEq>(of: &str, all: &mut BTreeMap<&'b str, T>, name: &'b str, description: T) -> Result<()> {
+    match all.get(name) {
+        Some(known) if *known != description => Err(invalid(&format!("{of} is described in two ways, {of}={name}"))),
+        _ => {
+            all.insert(name, description);
+            Ok(())
         }
-        Ok(humantime::format_rfc3339_nanos(time).to_string())
-    });
+    }
+}
+
+fn once_text(key: &OnceKey) -> Result<OnceText<'_>> {
+    let keep = match key.keep() {
+        Keep::For(time) => duration_text(time)?,
+        Keep::Forever => Keep::Forever.to_string(),
+    };
+    let issued_at = key.issued().map(time_text);
     Ok(OnceText {
         scope: key.scope(),
         key: DynKey::Bytes(key.key().to_vec()).to_string(),
@@ -159,19 +192,19 @@ fn machine_text(machine: &Machine) -> MachineText<'_> {
     }
 }
 
-fn operation_text(operation: &Operation) -> Result<OperationText<'_>> {
-    let Declared { name, key, codec, .. } = &operation.table.declared;
-    let mut text = OperationText {
+fn record_text(record: &OnRecord) -> Result<RecordText<'_>> {
+    let Declared { name, key, codec, .. } = &record.table.declared;
+    let mut text = RecordText {
         op: "",
         table: name,
-        key: key_text(key, &operation.key)?,
+        key: key_text(key, &record.key)?,
         condition: None,
         state: None,
         from: None,
         to: None,
         value: None,
     };
-    match &operation.act {
+    match &record.act {
         Act::Check(condition) => {
             text.op = "check";
             text.condition = Some(condition_text(*condition));

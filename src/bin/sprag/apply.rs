@@ -33,6 +33,9 @@ struct ShownVerdict {
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
+    /// Of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<FoundRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,21 +72,32 @@ impl Shown {
 impl ShownVerdict {
     fn new(verdict: &Verdict) -> ShownVerdict {
         let of = |verdict, version: &Option<Version>| ShownVerdict {
-            verdict,
             version: version.map(Version::get),
-            found: None,
-            why: None,
+            ..ShownVerdict::plain(verdict)
         };
         match verdict {
             Verdict::Holds(version) => of("holds", version),
             Verdict::Unguarded(version) => of("unguarded", version),
             Verdict::Already(version) => of("already", version),
             Verdict::Fails { found, why } => ShownVerdict {
-                verdict: "fails",
-                version: None,
                 found: Some(FoundRecord::new(found)),
                 why: why.map(sprag::Why::name),
+                ..ShownVerdict::plain("fails")
             },
+            Verdict::Enqueued(id) => ShownVerdict {
+                id: Some(id.get()),
+                ..ShownVerdict::plain("enqueued")
+            },
+        }
+    }
+
+    fn plain(verdict: &'static str) -> ShownVerdict {
+        ShownVerdict {
+            verdict,
+            version: None,
+            id: None,
+            found: None,
+            why: None,
         }
     }
 
@@ -91,6 +105,9 @@ impl ShownVerdict {
         let mut text = self.verdict.to_owned();
         if let Some(version) = self.version {
             text.push_str(&format!(" version={version}"));
+        }
+        if let Some(id) = self.id {
+            text.push_str(&format!(" id={id}"));
         }
         if let Some(found) = &self.found {
             text.push_str(&format!(" {}", plain(&found.text())));
@@ -172,9 +189,9 @@ pub fn apply(args: &ApplyArgs, wait: Option<Duration>, json: bool) -> Result<Ans
 }
 
 fn carry_out(store: &Store, text: &str, dry_run: bool) -> Result<Outcome, Failure> {
-    // Read anew for each batch, since the one before may have made a table.
-    let tables = store.read(|tx| Ok::<_, Failure>(tx.tables()?))?;
-    let batch = Batch::from_json(text, &tables)?;
+    // Read anew for each batch, since the one before may have made a table or a queue.
+    let (tables, queues) = store.read(|tx| Ok::<_, Failure>((tx.tables()?, tx.queues()?)))?;
+    let batch = Batch::from_json_with(text, &tables, &queues)?;
     Ok(if dry_run {
         store.dry_run(&batch)?
     } else {

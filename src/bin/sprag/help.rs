@@ -358,13 +358,17 @@ The input is one JSON object, or several, as JSON lines: a batch each, in a comm
 nothing. docs/batch.schema.json describes it; for example
   {\"once\":{\"scope\":\"payments\",\"key\":\"evt-1\",\"keep\":\"7d\"},
    \"tables\":{\"balances\":{\"key\":\"u64\",\"codec\":\"json\"}},
-   \"operations\":[{\"op\":\"put\",\"table\":\"balances\",\"key\":51,\"condition\":{\"version\":7},\"value\":140}]}
-Operations: check, put, create, delete, transition. A table that is in the file need not stand under \"tables\".
+   \"queues\":{\"emails\":{\"codec\":\"json\"}},
+   \"operations\":[{\"op\":\"put\",\"table\":\"balances\",\"key\":51,\"condition\":{\"version\":7},\"value\":140},
+                 {\"op\":\"enqueue\",\"queue\":\"emails\",\"message\":\"40 have come\",\"key\":\"51\",\"delay\":\"5s\"}]}
+Operations: check, put, create, delete, transition, enqueue. A table that is in the file need not stand under \"tables\", and a
+queue not under \"queues\".
 
 One line on stdout for each batch. Its words: applied; already (every operation is already so, by whom is not known); repeat (done
 before under its once); rejected (nothing was written). Behind them one verdict for each operation, in order: holds, unguarded (it
-has no condition), already, or fails with what was found. With --json:
-  {\"outcome\":..,\"verdicts\":[{\"verdict\":..,\"version\":..},{\"verdict\":\"fails\",\"found\":{\"version\":..,\"state\":..},\"why\":..}]}
+has no condition), already, fails with what was found, or enqueued with the id of the message. With --json:
+  {\"outcome\":..,\"verdicts\":[{\"verdict\":..,\"version\":..},{\"verdict\":\"fails\",\"found\":{\"version\":..,\"state\":..},\"why\":..},
+    {\"verdict\":\"enqueued\",\"id\":..}]}
 for repeat also \"first_at\":.., for a dry run also \"dry_run\":true.
 
 With --dry-run each batch is judged against the file as it is, without those before it. The file stays open from the first batch to
@@ -380,7 +384,7 @@ Exit codes:
   3  a batch was rejected, or a remembered key belongs to another batch
   4  there is no such file, or no file at BATCH
   5  another process has the file open
-  6  not a store, a newer format, corrupt, or a table is described otherwise than in the file
+  6  not a store, a newer format, corrupt, or a table or queue is described otherwise than in the file
   7  no room, an I/O error, or read-only: the batch that the error names was not applied; or stdout is closed and batches are left
      (on stderr then the verdict that could not be written, with its note, and behind it the error)
   8  the outcome of the batch that the error names is not known; apply it again";

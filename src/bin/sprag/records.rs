@@ -151,7 +151,8 @@ fn carry_out(store: &Store, batch: Batch, once: &OnceArgs, unchanged: &'static s
         Some(Verdict::Already(version)) => (unchanged, *version),
         Some(Verdict::Fails { found, why: None }) => return Err(Failure::conflict(found)),
         Some(Verdict::Fails { found, why: Some(why) }) => return Err(Failure::refused(*why, found)),
-        None => (unchanged, None),
+        // No operation here is of a message.
+        Some(Verdict::Enqueued(_)) | None => (unchanged, None),
     };
     Ok(Outcome {
         outcome: if first_at.is_some() { "repeat" } else { word },

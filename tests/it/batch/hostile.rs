@@ -1,5 +1,7 @@
 //! Hostile text: unknown fields, wrong types, ten megabytes, deep nesting.
 
+mod messages;
+
 use sprag::{Batch, ErrorKind};
 
 use crate::common::text_of;
@@ -42,7 +44,7 @@ fn whole_texts() -> Vec<Trial> {
 /// A batch whose second operation is this one; it stands on the third line.
 fn with(operation: &str) -> String {
     format!(
-        r#"{{"tables":{{"t":{{"key":"u64","codec":"json"}},"b":{{"key":"u64","codec":"bincode"}},"s":{{"key":"str","codec":"json"}}}},
+        r#"{{"tables":{{"t":{{"key":"u64","codec":"json"}},"b":{{"key":"u64","codec":"bincode"}},"s":{{"key":"str","codec":"json"}}}},"queues":{{"q":{{"codec":"json"}},"r":{{"codec":"bincode"}}}},
 "operations":[{{"op":"check","table":"t","key":1,"condition":"any"}},
 {operation}]}}"#
     )
@@ -328,6 +330,9 @@ fn hostile_text_is_refused_with_its_place_and_a_short_message() {
         forms_of_operations(),
         keys_of_operations(),
         values_and_sizes(),
+        messages::what_is_said(),
+        messages::fields(),
+        messages::descriptions_of_queues(),
         remembered_keys(),
         descriptions_of_tables(),
     ];

@@ -4,10 +4,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use sprag::{
-    Batch, CodecId, Condition, DynKey, DynTable, ErrorKind, Json, Keep, KeyKind, OnceKey, Outcome, Store, Table,
+    Batch, CodecId, Condition, DynKey, DynQueue, DynTable, ErrorKind, Json, Keep, KeyKind, OnDead, OnceKey, Outcome,
+    Outgoing, Queue, Retry, Store, Table,
 };
 
-use crate::common::{kind_of, small, tables, text_of};
+use super::messages::MAIL;
+use crate::common::{kind_of, queues, small, tables, text_of};
 
 sprag::machine! {
     enum Stage: "stages" { New = "new", Packed = "packed", Shipped = "shipped" }
@@ -20,6 +22,7 @@ const BALANCES: Table<u64, i64> = Table::new("balances");
 const NOTES: Table<(String, i64), Value, sprag::Stateless, Json> = Table::new("notes");
 const ORDERS: Table<str, i64, Stage> = Table::new("orders").schema(3);
 const BLOBS: Table<[u8], Vec<u8>> = Table::new("blobs");
+const NEWS: Queue<Value, Json> = Queue::new("news").at_most_once();
 
 #[test]
 fn a_batch_is_the_same_after_it_was_text() {
@@ -88,6 +91,8 @@ fn a_batch_is_the_same_after_it_was_text() {
 #[test]
 fn what_has_no_form_as_text_is_refused_and_not_changed() {
     let put = || Batch::new().put(BALANCES, &1, &1);
+    let text = "text".to_owned();
+    let mail = |outgoing: Outgoing<'_, String>| Batch::new().enqueue(MAIL, outgoing);
     let raw = DynTable::new("raw", KeyKind::U64, CodecId::Json);
     let balances = DynTable::new("balances", KeyKind::U64, CodecId::Json);
     let once = |keep| OnceKey::new("s", "k", keep);
@@ -121,6 +126,26 @@ fn what_has_no_form_as_text_is_refused_and_not_changed() {
             "described in two ways, table=balances",
         ),
         (Batch::new(), "no operations"),
+        (
+            mail(Outgoing::of(&text).at(UNIX_EPOCH - Duration::from_nanos(1))),
+            "operation=0: time before 1970",
+        ),
+        (
+            mail(Outgoing::of(&text).expires_at(UNIX_EPOCH - Duration::from_nanos(1))),
+            "operation=0: time before 1970",
+        ),
+        (
+            mail(Outgoing::of(&text).delay(Duration::MAX)),
+            "operation=0: a duration longer than 100 years",
+        ),
+        (
+            mail(Outgoing::of(&text)).enqueue(MAIL.at_most_once(), &text),
+            "operation=1: queue is described in two ways, queue=mail",
+        ),
+        (
+            Batch::new().enqueue(&DynQueue::new("raw", CodecId::Json), &b"[1, 2]".to_vec()),
+            "operation=0: value of a table of JSON values",
+        ),
     ];
     for (batch, text) in refused {
         let answer = text_of(ErrorKind::Invalid, batch.to_json());
@@ -200,12 +225,151 @@ fn a_table_that_is_made_by_text_is_the_one_that_a_program_declares() {
     );
 }
 
+#[test]
+fn a_message_is_the_same_after_it_was_text() {
+    let (note, text) = (json!({"a": [1, null]}), "text".to_owned());
+    let at = |secs, nanos| UNIX_EPOCH + Duration::new(secs, nanos);
+    let retry = Retry::DEFAULT.base(Duration::from_millis(1500)).never_too_old();
+    let said = Outgoing::of(&note)
+        .key([0, 255])
+        .at(at(1_796_000_000, 7))
+        .header("b", "")
+        .header("a", "\"");
+    let batch = Batch::new()
+        .enqueue(NEWS, said.expires_at(at(1_796_000_060, 0)))
+        .enqueue(
+            MAIL.retry(retry).on_dead(OnDead::GoOn),
+            Outgoing::of(&text).key("k,1").delay(Duration::from_secs(90)),
+        )
+        .enqueue(MAIL.retry(retry), Outgoing::of(&text).retry(Retry::DEFAULT))
+        .put(BALANCES, &51, &-140);
+    let wanted = json!({
+        "tables": {"balances": {"key": "u64", "codec": "bincode", "schema": 0, "machine": null}},
+        "queues": {
+            "mail": {"codec": "bincode", "at_most_once": false},
+            "news": {"codec": "json", "at_most_once": true},
+        },
+        "operations": [
+            {"op": "enqueue", "queue": "news", "key": "hex:00ff", "at": "2026-11-30T00:53:20.000000007Z",
+                "expires_at": "2026-11-30T00:54:20.000000000Z", "headers": [["b", ""], ["a", "\""]], "message": note},
+            {"op": "enqueue", "queue": "mail", "key": "k,1", "delay": "90s", "on_dead": "go on",
+                "retry": {"base": "1s 500000000ns", "cap": "30m", "failures": 100, "interruptions": 10, "give_up_after": null},
+                "message": {"base64": "BHRleHQ="}},
+            {"op": "enqueue", "queue": "mail", "message": {"base64": "BHRleHQ="}},
+            {"op": "put", "table": "balances", "key": 51, "condition": "any", "value": {"base64": "+xcB"}},
+        ],
+    });
+    let text = batch.to_json().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), wanted);
+    assert_eq!(Batch::from_json(&text, &[]).unwrap().to_json().unwrap(), text);
+    // What is left out is as by default, and as the file has it.
+    let store = small().in_memory().unwrap();
+    assert!(matches!(store.apply(&batch).unwrap(), Outcome::Applied { .. }));
+    let queues = queues(&store);
+    let short =
+        r#"{"operations":[{"op":"enqueue","queue":"news","message":{"a": [1, null]},"retry":{"failures":100}}]}"#;
+    assert_eq!(kind_of(Batch::from_json(short, &tables(&store))), ErrorKind::Invalid);
+    let short = Batch::from_json_with(short, &[], &queues).unwrap();
+    assert_eq!(
+        short.to_json().unwrap(),
+        Batch::new().enqueue(NEWS, &note).to_json().unwrap()
+    );
+    assert!(matches!(store.apply(&short).unwrap(), Outcome::Applied { .. }));
+}
+
+/// Messages of which no two are the same request.
+fn different_messages() -> Vec<Batch> {
+    let secs = Duration::from_secs;
+    let (text, other) = ("text".to_owned(), "other".to_owned());
+    let bytes = b"\x04text".to_vec();
+    let dynamic = |codec| DynQueue::new("mail", codec);
+    let of = || Outgoing::of(&text);
+    let retry = Retry::DEFAULT;
+    let mail = |outgoing: Outgoing<'_, String>| Batch::new().enqueue(MAIL, outgoing);
+    vec![
+        mail(of()),
+        Batch::new().enqueue(MAIL, &other),
+        mail(of()).enqueue(MAIL, &text),
+        mail(of()).enqueue(MAIL, &other),
+        Batch::new().enqueue(Queue::<String>::new("mails"), &text),
+        Batch::new().enqueue(MAIL.at_most_once(), &text),
+        Batch::new().enqueue(&dynamic(CodecId::Json), &bytes),
+        mail(of().key("k")),
+        mail(of().key("header")),
+        mail(of().header("key", "k")),
+        mail(of().header("k", "")),
+        mail(of().header("", "k")),
+        mail(of().header("k", "").header("l", "")),
+        mail(of().header("l", "").header("k", "")),
+        mail(of().delay(secs(0))),
+        mail(of().delay(secs(1))),
+        mail(of().at(UNIX_EPOCH + secs(1))),
+        mail(of().expires_at(UNIX_EPOCH + secs(1))),
+        mail(of().at(UNIX_EPOCH + secs(1)).expires_at(UNIX_EPOCH + secs(1))),
+        mail(of().retry(retry.base(secs(2)))),
+        mail(of().retry(retry.cap(secs(2)))),
+        mail(of().retry(retry.failures(10))),
+        mail(of().retry(retry.interruptions(100))),
+        mail(of().retry(retry.give_up_after(secs(2)))),
+        mail(of().retry(retry.never_too_old())),
+        Batch::new().enqueue(MAIL.on_dead(OnDead::GoOn), &text),
+        mail(of()).delete(BALANCES, &1),
+        Batch::new().delete(BALANCES, &1).enqueue(MAIL, &text),
+    ]
+}
+
+#[test]
+fn a_remembered_batch_is_bound_to_all_that_is_said_of_its_messages() {
+    let key = OnceKey::new("s", "k", Keep::Forever);
+    let batches: Vec<Batch> = different_messages().into_iter().map(|batch| batch.once(&key)).collect();
+    for (place, batch) in batches.iter().enumerate() {
+        let store = small().in_memory().unwrap();
+        assert!(matches!(store.apply(batch).unwrap(), Outcome::Applied { .. }));
+        for (other, batch) in batches.iter().enumerate() {
+            // Bytes that are no JSON have no form as text.
+            let text = batch.to_json().ok().map(|text| Batch::from_json(&text, &[]).unwrap());
+            assert_eq!(text.is_none(), other == 6, "{other}");
+            for batch in [Some(batch), text.as_ref()].into_iter().flatten() {
+                match store.dry_run(batch) {
+                    Ok(outcome) => assert!(
+                        place == other && matches!(outcome, Outcome::Repeat { .. }),
+                        "{place} {other}"
+                    ),
+                    Err(error) => assert!(place != other && error.kind() == ErrorKind::Mismatch, "{place} {other}"),
+                }
+            }
+        }
+    }
+    // By whom a message has its retry is no part of it.
+    let text = "text".to_owned();
+    let three = Retry::DEFAULT.failures(3);
+    let same = [
+        [
+            Batch::new().enqueue(MAIL.retry(three), &text),
+            Batch::new().enqueue(MAIL, Outgoing::of(&text).retry(three)),
+        ],
+        [
+            Batch::new().enqueue(MAIL.retry(three), Outgoing::of(&text).retry(Retry::DEFAULT)),
+            Batch::new().enqueue(MAIL, &text),
+        ],
+    ];
+    for [one, other] in same {
+        let store = small().in_memory().unwrap();
+        assert!(matches!(store.apply(&one.once(&key)).unwrap(), Outcome::Applied { .. }));
+        assert!(matches!(
+            store.apply(&other.once(&key)).unwrap(),
+            Outcome::Repeat { .. }
+        ));
+    }
+}
+
 /// The page that describes a batch says what the code says.
 #[test]
 fn the_json_schema_names_the_fields_that_are_taken_and_those_that_are_needed() {
     let schema: Value = serde_json::from_str(include_str!("../../../docs/batch.schema.json")).expect("JSON");
     let takes = |batch: &Value| Batch::from_json(&batch.to_string(), &[]).is_ok();
     let numbers = json!({"key": "u64", "codec": "json"});
+    let emails = json!({"codec": "json"});
     let doors = json!({"key": "str", "codec": "json", "machine": schema["$defs"]["machine"]["examples"][0]});
     let with = |part: &str, value: Value| {
         let delete = json!([{"op": "delete", "table": "numbers", "key": 1}]);
@@ -218,7 +382,15 @@ fn the_json_schema_names_the_fields_that_are_taken_and_those_that_are_needed() {
             "machine" => {
                 json!({"tables": {"numbers": {"key": "u64", "codec": "json", "machine": value}}, "operations": delete})
             }
-            _ => json!({"tables": {"numbers": numbers, "doors": doors}, "operations": [value]}),
+            "queue" => json!({"queues": {"emails": value}, "tables": {"numbers": numbers}, "operations": delete}),
+            "retry" => {
+                json!({"queues": {"emails": emails}, "operations": [
+                    {"op": "enqueue", "queue": "emails", "message": 1, "retry": value}]})
+            }
+            _ => {
+                let tables = json!({"numbers": numbers, "doors": doors});
+                json!({"tables": tables, "queues": {"emails": emails}, "operations": [value]})
+            }
         }
     };
     let defs = schema["$defs"].as_object().expect("definitions");
@@ -248,8 +420,9 @@ fn the_json_schema_names_the_fields_that_are_taken_and_those_that_are_needed() {
             for field in fields.keys() {
                 let mut fewer = fields.clone();
                 fewer.remove(field);
-                // A table that nothing describes is not known here.
-                let is_needed = needed.contains(&field.as_str()) || (part == "batch" && field == "tables");
+                // A table or queue that nothing describes is not known here.
+                let is_description = part == "batch" && (field == "tables" || field == "queues");
+                let is_needed = needed.contains(&field.as_str()) || is_description;
                 assert_eq!(takes(&with(part, fewer.into())), !is_needed, "{part} without {field}");
             }
             seen += 1;
@@ -260,5 +433,5 @@ fn the_json_schema_names_the_fields_that_are_taken_and_those_that_are_needed() {
             "{part}: examples show every field"
         );
     }
-    assert_eq!(seen, 10);
+    assert_eq!(seen, 15);
 }

@@ -1,7 +1,9 @@
 //! Every mixture of votes, delivered once, twice and late.
 
+use std::cell::Cell;
+
 use sprag::internals::{Ballot, BatchVerdict, Vote, decide_batch};
-use sprag::{Batch, Condition, Keep, OnceKey, Outcome, Store, WriteTx};
+use sprag::{Batch, CodecId, Condition, DynQueue, Keep, OnceKey, Outcome, Store, WriteTx};
 
 use super::{BALANCES, CARTS, ORDERS, Stage, words};
 use crate::common::small;
@@ -103,6 +105,8 @@ enum Home {
     Balances,
     Carts,
     Orders,
+    /// A queue of its own. The value of its record is how many messages are in it.
+    Mail,
 }
 
 impl Home {
@@ -121,6 +125,10 @@ impl Home {
                 };
                 (r.value, r.version.get(), state)
             }),
+            Home::Mail => {
+                let stats = store.queue_stats(&mail(key)).unwrap();
+                stats.map(|stats| (stats.ready as i64, 1, ""))
+            }
         }
     }
 
@@ -149,13 +157,19 @@ impl Home {
             Home::Balances => tx.put(BALANCES, &key, &value),
             Home::Carts => tx.put(CARTS, &key, &value),
             Home::Orders => tx.put(ORDERS, &key, &value),
+            Home::Mail => panic!("nobody puts into a queue"),
         }
         .unwrap();
     }
 }
 
+/// The queue of one operation.
+fn mail(key: u64) -> String {
+    format!("mail {key}")
+}
+
 #[rustfmt::skip]
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind { name: "check that holds", home: Home::Balances, before: Some((100, 7, "")), after: Some((100, 7, "")),
         says: CheckHolds, verdict: "holds", again: CheckHolds, late: CheckHolds,
         add: |batch, key| batch.check(BALANCES, &key, Condition::Present) },
@@ -207,6 +221,9 @@ const KINDS: [Kind; 17] = [
     Kind { name: "create in a state", home: Home::Orders, before: None, after: Some((140, 1, "packed")),
         says: Holds, verdict: "holds 1", again: Already, late: Fails,
         add: |batch, key| batch.create(ORDERS, &key, &140, &Stage::Packed) },
+    Kind { name: "enqueue", home: Home::Mail, before: None, after: Some((1, 1, "")),
+        says: Writes, verdict: "enqueued 1", again: Writes, late: Writes,
+        add: |batch, key| batch.enqueue(&DynQueue::new(mail(key), CodecId::Bincode), &b"40 have come".to_vec()) },
 ];
 
 /// The store and the places of one mixture: each operation has a record of its own.
@@ -214,6 +231,8 @@ struct Trial<'a> {
     store: &'a Store,
     kinds: &'a [&'a Kind],
     once: Option<OnceKey>,
+    /// How often the batch must have been applied.
+    applied: Cell<i64>,
 }
 
 impl Trial<'_> {
@@ -246,8 +265,18 @@ impl Trial<'_> {
     fn stands(&self, record: impl Fn(&Kind) -> Seen) {
         for (place, kind) in self.kinds.iter().enumerate() {
             let seen = kind.home.read(self.store, place as u64);
-            assert_eq!(seen, record(kind), "{} of {}", kind.name, self.label());
+            let wanted = if kind.home == Home::Mail {
+                self.sent()
+            } else {
+                record(kind)
+            };
+            assert_eq!(seen, wanted, "{} of {}", kind.name, self.label());
         }
+    }
+
+    /// What a queue of its own has: one more message each time.
+    fn sent(&self) -> Seen {
+        Some((self.applied.get(), 1, "")).filter(|(times, ..)| *times > 0)
     }
 
     fn says(&self, says: impl Fn(&Kind) -> Says) -> Answer {
@@ -275,6 +304,8 @@ impl Trial<'_> {
             Outcome::Repeat { .. } => panic!("a repeat, {}", self.label()),
         };
         assert_eq!(answer, expected, "{}", self.label());
+        self.applied
+            .set(self.applied.get() + i64::from(expected == Answer::Applied));
         if let Some(verdicts) = verdicts {
             let seen: Vec<String> = outcome.verdicts().iter().map(words).collect();
             assert_eq!(seen, verdicts, "{}", self.label());
@@ -300,7 +331,7 @@ impl Trial<'_> {
     fn overtake(&self) {
         let overtaken = self.store.write(|tx| {
             for (place, kind) in self.kinds.iter().enumerate() {
-                if kind.says != Fails {
+                if kind.says != Fails && kind.home != Home::Mail {
                     kind.home.put(tx, place as u64, 999);
                 }
             }
@@ -353,14 +384,13 @@ impl Trial<'_> {
         } else {
             self.deliver(late, None);
         }
-        if remembered || late != Answer::Applied {
-            for (place, seen) in seen.iter().enumerate() {
-                assert_eq!(
-                    self.kinds[place].home.read(self.store, place as u64),
-                    *seen,
-                    "{}",
-                    self.label()
-                );
+        for (place, before) in seen.into_iter().enumerate() {
+            let home = self.kinds[place].home;
+            let now = home.read(self.store, place as u64);
+            if home == Home::Mail {
+                assert_eq!(now, self.sent(), "{}", self.label());
+            } else if remembered || late != Answer::Applied {
+                assert_eq!(now, before, "{}", self.label());
             }
         }
     }
@@ -379,6 +409,7 @@ fn every_mixture_of_votes_is_judged_as_the_rule_says_once_twice_and_late() {
                 store: &store,
                 kinds,
                 once,
+                applied: Cell::new(0),
             }
             .run();
             trials += 1;
@@ -393,5 +424,5 @@ fn every_mixture_of_votes_is_judged_as_the_rule_says_once_twice_and_late() {
             }
         }
     }
-    assert_eq!(trials, 2 * (17 + 17 * 17 + 17 * 17 * 17));
+    assert_eq!(trials, 2 * (18 + 18 * 18 + 18 * 18 * 18));
 }

@@ -10,8 +10,8 @@ use sprag::{
     Batch, Condition, Json, Keep, Keys, ManualClock, OnceKey, Options, Outcome, Stateless, Store, Table, Verdict,
 };
 
-use super::Place;
-use crate::common::tables;
+use super::{Place, messages};
+use crate::common::{queues, tables};
 use crate::random::{Random, seed};
 
 sprag::machine! {
@@ -294,6 +294,9 @@ fn free_key(random: &mut Random, taken: &mut BTreeSet<(u64, u64)>, table: u64) -
 
 /// One operation of any kind on a table of any kind.
 fn operation(random: &mut Random, batch: Batch, taken: &mut BTreeSet<(u64, u64)>) -> Batch {
+    if random.below(8) == 0 {
+        return messages::enqueue(random, batch);
+    }
     let table = random.below(5);
     let key = free_key(random, taken, table);
     let condition = condition(random);
@@ -350,6 +353,7 @@ fn verdict(verdict: &Verdict) -> Value {
         Verdict::Holds(version) => ("holds", version),
         Verdict::Unguarded(version) => ("unguarded", version),
         Verdict::Already(version) => ("already", version),
+        Verdict::Enqueued(id) => return json!({"verdict": "enqueued", "id": id.get()}),
         Verdict::Fails { found, why } => {
             let mut shown = json!({"verdict": "fails", "found": {
                 "version": found.version().map(sprag::Version::get), "state": found.state()}});
@@ -376,6 +380,7 @@ fn contents(store: &Store, keys: u64) -> Vec<String> {
             .expect("readable");
         all.extend(records.iter().map(|record| format!("{} {record:?}", info.name())));
     }
+    all.extend(messages::contents(store));
     for key in 0..keys {
         let remembered = store.remembered("random", key.to_string()).expect("readable");
         all.push(format!(
@@ -458,6 +463,12 @@ fn undescribed(text: &str, store: &Store) -> String {
     let described = value["tables"].as_object_mut().expect("tables");
     for info in tables(store) {
         described.remove(info.name());
+    }
+    let described = value.get_mut("queues").and_then(Value::as_object_mut);
+    if let Some(described) = described {
+        for info in queues(store) {
+            described.remove(info.name());
+        }
     }
     value.to_string()
 }
