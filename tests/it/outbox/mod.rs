@@ -1,8 +1,12 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+mod faults;
 mod idle;
 mod life;
+mod model;
 mod proof;
+mod reference;
+mod wake;
 mod relay;
 #[cfg(feature = "tokio")]
 mod tasks;
