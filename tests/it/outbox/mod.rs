@@ -6,10 +6,11 @@ mod life;
 mod model;
 mod proof;
 mod reference;
-mod wake;
 mod relay;
+mod storm;
 #[cfg(feature = "tokio")]
 mod tasks;
+mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -133,7 +133,10 @@ fn a_sleeper_is_woken_by_a_due_time_and_by_the_end_of_a_lease_also_one_that_beca
     let told = hears(told, "shorter");
     assert_eq!(store.ack(held).expect("answered"), Settled::Stale);
     let receipt = claimed("taken up", secs(3600)).into_receipt().expect("a receipt");
-    let held = store.take_up(MAIL, receipt, SOON).expect("taken up").expect("still held");
+    let held = store
+        .take_up(MAIL, receipt, SOON)
+        .expect("taken up")
+        .expect("still held");
     let _told = hears(told, "taken up");
     assert_eq!(store.ack(held).expect("answered"), Settled::Stale);
 }
@@ -166,9 +169,14 @@ fn a_sleeper_is_woken_by_the_end_of_a_lease_after_an_impatient_one_has_left() {
 #[test]
 fn who_waits_in_vain_gets_nothing_once_its_patience_is_over_and_may_not_wait_inside_a_closure() {
     let store = Store::in_memory().expect("a store");
-    assert!(store.claim_wait(MAIL, 1, SOON).expect("no error").is_empty(), "no such queue");
+    assert!(
+        store.claim_wait(MAIL, 1, SOON).expect("no error").is_empty(),
+        "no such queue"
+    );
     let later = "later".to_owned();
-    store.enqueue(MAIL, Outgoing::of(&later).delay(secs(3600))).expect("enqueued");
+    store
+        .enqueue(MAIL, Outgoing::of(&later).delay(secs(3600)))
+        .expect("enqueued");
     assert!(store.claim_wait(MAIL, 1, SOON).expect("no error").is_empty());
     assert!(store.claim_wait(MAIL, 1, Duration::ZERO).expect("no error").is_empty());
     let inside = store.clone();
