@@ -103,6 +103,7 @@ impl Txn {
             && let Some(top) = self.layers.pop()
         {
             match self.layers.last_mut() {
+                Some(below) if below.is_empty() => *below = top,
                 Some(below) => below.extend(top),
                 None => self.layers.push(top),
             }

@@ -75,6 +75,12 @@ impl Bell {
         }
     }
 
+    /// Somebody sleeps no more who was not rung. Others may have relied on its alarm, and it need not look again: they look, and
+    /// set theirs.
+    fn leave(&self) {
+        self.ring();
+    }
+
     /// Sleeps until a ring after `seen`, or until `limit` is over, which is at `alarm_ns` of running time.
     pub(crate) fn wait(&self, seen: u64, limit: Option<(Duration, u64)>) {
         let mut state = self.state.lock();
@@ -94,8 +100,8 @@ impl Bell {
         }
         state.sleepers -= 1;
         if is_over {
-            // Whose alarm it was is not known. Those that are left are rung once too often rather than never.
-            state.alarm_ns = NEVER;
+            drop(state);
+            self.leave();
         }
     }
 
@@ -140,7 +146,8 @@ impl std::future::Future for Sleep<'_> {
 #[cfg(feature = "tokio")]
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
-        // It does not look again at its alarm, and whose alarm is kept is not known.
-        self.bell.state.lock().alarm_ns = NEVER;
+        if self.bell.rung() == self.seen {
+            self.bell.leave();
+        }
     }
 }

@@ -192,9 +192,13 @@ impl Leases {
     pub(crate) fn ended(&self, over: &[Over], durably: bool) {
         let mut state = self.0.lock();
         for Over { holding, .. } in over {
+            // One that is not being ended was taken up anew meanwhile, behind the transaction that ended it.
+            let Some(lease) = state.held.get(holding).copied().filter(|lease| lease.ending) else {
+                continue;
+            };
             if durably {
                 state.remove(*holding);
-            } else if let Some(lease) = state.held.get(holding).copied() {
+            } else {
                 state.put(*holding, Lease { ending: false, ..lease });
             }
         }

@@ -27,7 +27,8 @@ use crate::{lease, random};
 /// How many entries one transaction counts or lets expire, so that none takes long.
 pub(super) const AT_ONCE: usize = 1000;
 
-/// A queue, open to be changed. What is changed counts once it is [`close`](Line::close)d.
+/// A queue, open to be changed. What is changed counts once it is [`close`](Line::close)d, and leaves no trace if it is not: a
+/// caller may go on after an error.
 pub(crate) struct Line<'t> {
     pub(super) txn: &'t mut Txn,
     pub(super) queue: u32,
@@ -37,6 +38,14 @@ pub(crate) struct Line<'t> {
     pub(super) at: Times,
     /// Something may be claimed that could not before.
     pub(super) woke: bool,
+    /// The layers of the transaction below what is changed.
+    depth: usize,
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.txn.drop_layers(self.depth);
+    }
 }
 
 /// A message that was handed out.
@@ -100,8 +109,10 @@ impl<'t> Line<'t> {
             now_ns,
             active_ns: tally.active_ns(now_ns),
         };
+        let depth = txn.open_layer();
         let mut line = Line {
             txn,
+            depth,
             queue,
             before: tally.clone(),
             tally,
@@ -113,12 +124,14 @@ impl<'t> Line<'t> {
     }
 
     /// Writes the tally, if anything happened. Says whether somebody who waits for messages should look again.
-    pub(crate) fn close(self) -> Result<bool> {
+    pub(crate) fn close(mut self) -> Result<bool> {
         if !self.tally.is_same_but_for_time(&self.before) {
             let key = keys::tally(self.queue);
             let bytes = sealed::seal(&key, &self.tally)?;
             self.txn.put(key, bytes);
         }
+        self.txn.keep_layers(self.depth);
+        self.depth = usize::MAX;
         Ok(self.woke)
     }
 
@@ -311,13 +324,13 @@ impl<'t> Line<'t> {
         self.put(id, next).map(drop)
     }
 
-    /// Removes a message wherever it stands. Says whether there was one.
-    pub(crate) fn discard(&mut self, id: MessageId) -> Result<bool> {
+    /// Removes a message wherever it stands, and gives what was stored of it; `None` if there was none.
+    pub(crate) fn discard(&mut self, id: MessageId) -> Result<Option<Row>> {
         let MessageId(id) = id;
-        let Some(row) = self.row(id)? else { return Ok(false) };
+        let Some(row) = self.row(id)? else { return Ok(None) };
         self.remove(id, &row)?;
         self.tally.discarded = self.tally.discarded.saturating_add(1);
-        Ok(true)
+        Ok(Some(row))
     }
 
     /// Pauses the queue, or lets it go on. Says whether that changed something.

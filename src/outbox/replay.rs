@@ -124,24 +124,25 @@ fn chosen(txn: &Txn, queue: u32, which: &Replay) -> Result<(Vec<(MessageId, Row)
         Some(ids) => ids.iter().map(|id| id.0).collect(),
         None => numbers(txn, queue, Kind::Dead, 0, usize::MAX)?,
     };
-    let (mut letters, mut others, mut more) = (Vec::new(), Vec::new(), false);
+    let (mut letters, mut others) = (Vec::new(), Vec::new());
     for id in ids {
         let id = MessageId(id);
-        match read_row(txn, queue, id.0)? {
-            Some(row) => match row.stand {
-                Stand::Dead(reason) if !which.takes(&row, reason, now_ns) => {}
-                Stand::Dead(_) if letters.len() == limit => more = true,
-                Stand::Dead(_) => letters.push((id, row)),
-                _ => others.push(id),
-            },
-            None => others.push(id),
+        let row = read_row(txn, queue, id.0)?;
+        match row.as_ref().map(|row| row.stand) {
+            Some(Stand::Dead(reason)) => {
+                letters.extend(row.filter(|row| which.takes(row, reason, now_ns)).map(|row| (id, row)))
+            }
+            _ => others.push(id),
         }
-        if more {
+        // Those that are named come in any order.
+        if which.only.is_none() && letters.len() > limit {
             break;
         }
     }
     letters.sort_by_key(|(_, row)| row.turn);
     letters.dedup_by_key(|(id, _)| *id);
+    let more = letters.len() > limit;
+    letters.truncate(limit);
     Ok((letters, others, more))
 }
 
@@ -193,7 +194,7 @@ pub(crate) fn discard(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(u64,
     let (mut discarded, mut woke) = (0, false);
     for (id, _) in letters {
         let mut line = Line::open(txn, queue)?;
-        discarded += u64::from(line.discard(id)?);
+        discarded += u64::from(line.discard(id)?.is_some());
         woke |= line.close()?;
     }
     Ok((discarded, woke))

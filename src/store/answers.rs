@@ -73,19 +73,25 @@ impl Store {
     /// # Errors
     /// As [`Store::write`].
     pub fn extend<M>(&self, claim: &Claim<M>, lease: Duration) -> Result<Settled> {
-        let Some(holding) = claim.holding() else {
+        let Some(hold) = &claim.hold else {
             return Ok(Settled::Done);
         };
         self.must_be_own(claim)?;
+        let holding = hold.holding;
         let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
         if self.inner.leases.extend(holding, deadline_ns) {
+            // It may end sooner than before.
+            hold.bell.ring_unless_awake_by(deadline_ns);
             return Ok(Settled::Done);
         }
+        // Held before it is known to be: a commit in doubt may become durable yet, and somebody must end it then.
+        self.inner.leases.hold(holding, deadline_ns);
         let verb = Verb::Extend { kept_until_ns: None };
         let settled = self.write(|tx| tx.answer_held(holding, claim.queue(), verb, None))?;
-        if settled != Settled::Stale {
-            self.inner.leases.hold(holding, deadline_ns);
+        if settled == Settled::Stale {
+            self.inner.leases.settle(holding);
         }
+        hold.bell.ring_unless_awake_by(deadline_ns);
         Ok(settled)
     }
 

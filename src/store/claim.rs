@@ -217,7 +217,7 @@ impl std::str::FromStr for Receipt {
 pub(super) struct Hold {
     pub(super) holding: Holding,
     leases: Arc<Leases>,
-    bell: Arc<Bell>,
+    pub(super) bell: Arc<Bell>,
     answered: AtomicBool,
 }
 

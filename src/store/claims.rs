@@ -7,14 +7,27 @@ use super::{ReadTx, Store, WriteTx, inside};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::lease::{Bell, Holding, Leases, Over};
-use crate::limits::{CLAIM_MESSAGES_MAX, SCHEDULE_LOOK_SECS_MAX};
+use crate::limits::{
+    CLAIM_MESSAGES_MAX, ERROR_TEXT_BYTES_MAX, ERRORS_KEPT_MAX, LOG_HALF_BYTES_MIN, MESSAGE_KEY_BYTES_MAX,
+    SCHEDULE_LOOK_SECS_MAX, commit_bytes_max,
+};
 use crate::outbox::decide::Verb;
 use crate::outbox::line::{self, Line, Taken};
 use crate::outbox::{MessageId, QueueSpec, Settled, catalog};
 use crate::sync::Arc;
 
-/// Most leases that one claim ends.
+/// Most leases that one commit ends.
 const LAPSED_AT_ONCE: usize = 1000;
+/// Most that a commit takes in bytes to end one: its row and its errors, and the row of the next one of its key.
+const LAPSED_BYTES_MAX: u64 = 8 << 10;
+const _: () = assert!(LAPSED_BYTES_MAX <= commit_bytes_max(LOG_HALF_BYTES_MIN));
+const _: () = assert!(LAPSED_BYTES_MAX as usize > ERRORS_KEPT_MAX * ERROR_TEXT_BYTES_MAX + 4 * MESSAGE_KEY_BYTES_MAX);
+
+/// How many leases a commit can end that has room for so many bytes.
+pub(super) fn lapsed_at_once(commit_bytes_max: u64) -> usize {
+    let fit = usize::try_from(commit_bytes_max / LAPSED_BYTES_MAX).unwrap_or(usize::MAX);
+    fit.clamp(1, LAPSED_AT_ONCE)
+}
 
 impl Store {
     /// Claims at most so many messages that are due: heads of keys only, by due time and then in the order in which they
@@ -131,7 +144,8 @@ impl Store {
         let holding = Holding { of: info.id, id, fence };
         let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
         // Held before it is known to be: whatever goes wrong from here on gives it back.
-        let hold = Hold::until(deadline_ns, holding, &self.inner.leases, &self.bell_of(&queue));
+        let bell = self.bell_of(&queue);
+        let hold = Hold::until(deadline_ns, holding, &self.inner.leases, &bell);
         let taken = self.write(|tx| {
             let kept_until_ns = Some(tx.read.txn.now().schedule_ns.saturating_add_unsigned(nanos(lease)));
             let verb = Verb::Extend { kept_until_ns };
@@ -143,6 +157,8 @@ impl Store {
         if taken.is_none() {
             hold.end();
         }
+        // Its end may be sooner than anybody looks who sleeps.
+        bell.ring_unless_awake_by(deadline_ns);
         Ok(taken.map(|taken| Claim::new(&declared.name, taken, Q::decode, Some(hold))))
     }
 
@@ -218,7 +234,7 @@ impl Lot {
         };
         let now_ns = tx.read.txn.now().mono_ns;
         self.deadline_ns = now_ns.saturating_add(nanos(claiming.lease));
-        self.over.over = self.leases.over(info.id, now_ns, LAPSED_AT_ONCE);
+        self.over.over = self.leases.over(info.id, now_ns, tx.lapsed_at_once()?);
         let mut line = Line::open(tx.txn_mut(), info.id)?;
         for over in &self.over.over {
             let id = MessageId::from(over.holding.id);

@@ -100,6 +100,7 @@ impl Inner {
         }
         if is_kept {
             after.settled.iter().for_each(Hold::end);
+            after.gone.into_iter().for_each(|holding| self.leases.settle(holding));
             after.woke.iter().for_each(|queue| self.bells.ring(queue));
         }
     }

@@ -1,5 +1,6 @@
 //! Queues on a store and inside its transactions: what goes in, what stands where, and what is done about dead letters.
 
+use super::claims::lapsed_at_once;
 use super::{ReadTx, Store, WriteTx};
 use crate::error::{Error, Result};
 use crate::lease::Holding;
@@ -7,9 +8,6 @@ use crate::outbox::keys::Kind;
 use crate::outbox::line::{self, Line};
 use crate::outbox::replay::{self, Replay, Replayed};
 use crate::outbox::{MessageId, MessageInfo, Outgoing, QueueInfo, QueueSpec, QueueStats, catalog, entries, list};
-
-/// Claims of an earlier process that one commit ends.
-const OLDER_AT_ONCE: usize = 1000;
 
 impl WriteTx<'_> {
     /// Puts a message into a queue. It leaves exactly with this transaction: if that is not kept, the message never was.
@@ -62,7 +60,14 @@ impl WriteTx<'_> {
     /// # Errors
     /// As [`WriteTx::pause`].
     pub fn discard(&mut self, queue: &str, id: MessageId) -> Result<bool> {
-        self.change(queue, |line| line.discard(id))
+        let of = self.queue_of(queue)?.id;
+        let Some(row) = self.change(queue, |line| line.discard(id))? else {
+            return Ok(false);
+        };
+        // Whoever delivers it is to hear so when it next extends.
+        let (id, fence) = (id.get(), row.fence);
+        self.after.gone.push(Holding { of, id, fence });
+        Ok(true)
     }
 
     /// Removes dead letters, at most [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX), and gives their
@@ -250,9 +255,15 @@ impl Store {
 }
 
 impl WriteTx<'_> {
+    /// How many leases this commit can end.
+    pub(super) fn lapsed_at_once(&self) -> Result<usize> {
+        self.read.engine.commit_bytes_max().map(lapsed_at_once)
+    }
+
     /// Ends a page of claims behind message number `after`, and gives where the next page begins.
     fn end_older(&mut self, info: &QueueInfo, after: u64) -> Result<Option<u64>> {
-        let ids = list::numbers(&self.read.txn, info.id, Kind::Claimed, after, OLDER_AT_ONCE)?;
+        let at_once = self.lapsed_at_once()?;
+        let ids = list::numbers(&self.read.txn, info.id, Kind::Claimed, after, at_once)?;
         let now = self.read.txn.now();
         let mut line = Line::open(&mut self.read.txn, info.id)?;
         let mut kept = Vec::new();
@@ -273,7 +284,7 @@ impl WriteTx<'_> {
             let left = u64::try_from(until.saturating_sub(now.schedule_ns)).unwrap_or(0);
             self.read.inner.leases.hold(holding, now.mono_ns.saturating_add(left));
         }
-        let is_last = ids.len() < OLDER_AT_ONCE;
+        let is_last = ids.len() < at_once;
         Ok(ids.last().copied().filter(|_| !is_last))
     }
 }

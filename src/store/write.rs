@@ -13,6 +13,7 @@ use crate::codec::{Bincode, Codec, Keys, Version, encode_verified};
 use crate::dedupe::{self, Met, Once, OnceKey, Remembered};
 use crate::engine::{Bytes, Change, Engine};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease::Holding;
 use crate::machine::Machine;
 use crate::record::decide::{Condition, Offered};
 use crate::record::{self, Deleted, Put, Written};
@@ -40,6 +41,8 @@ pub struct WriteTx<'s> {
 pub(super) struct After {
     /// Claims that it answers.
     pub(super) settled: Vec<Hold>,
+    /// Leases of messages that it discards.
+    pub(super) gone: Vec<Holding>,
     /// Queues of which somebody may claim more.
     pub(super) woke: Vec<String>,
 }
@@ -331,8 +334,9 @@ struct Unit<'t, 's> {
     tx: &'t mut WriteTx<'s>,
     depth: usize,
     under_way: usize,
-    /// How many answers to claims were there before it.
+    /// How many answers to claims, and discarded messages, were there before it.
     settled: usize,
+    gone: usize,
 }
 
 impl<'t, 's> Unit<'t, 's> {
@@ -340,18 +344,19 @@ impl<'t, 's> Unit<'t, 's> {
         let under_way = tx.under_way.len();
         tx.under_way.push(stored_key);
         let depth = tx.txn_mut().open_layer();
-        let settled = tx.after.settled.len();
+        let (settled, gone) = (tx.after.settled.len(), tx.after.gone.len());
         Unit {
             tx,
             depth,
             under_way,
             settled,
+            gone,
         }
     }
 
     fn keep(mut self) {
         self.tx.read.txn.keep_layers(self.depth);
-        self.settled = usize::MAX;
+        (self.settled, self.gone) = (usize::MAX, usize::MAX);
     }
 }
 
@@ -361,6 +366,7 @@ impl Drop for Unit<'_, '_> {
         self.tx.under_way.truncate(self.under_way);
         // A claim whose answer is undone is given back.
         self.tx.after.settled.truncate(self.settled);
+        self.tx.after.gone.truncate(self.gone);
     }
 }
 

@@ -1,11 +1,16 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+mod faults;
 mod idle;
 mod life;
+mod model;
 mod proof;
+mod reference;
 mod relay;
+mod storm;
 #[cfg(feature = "tokio")]
 mod tasks;
+mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
