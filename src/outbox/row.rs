@@ -165,6 +165,16 @@ impl Row {
     pub fn is_current(&self, fence: u64) -> bool {
         fence != 0 && self.fence == fence && matches!(self.stand, Stand::Claimed | Stand::Waiting)
     }
+
+    /// Its key, if it has a place in the line of one.
+    pub fn in_line(&self) -> Option<&[u8]> {
+        self.key.as_deref().filter(|_| self.line != 0)
+    }
+
+    /// Whether something may have gone wrong with it; what did is kept beside it.
+    pub fn may_have_errors(&self) -> bool {
+        [self.failures, self.interruptions, self.replays] != [0; 3] || matches!(self.stand, Stand::Dead(_))
+    }
 }
 
 /// What stays of a message; the payload lies behind it.
