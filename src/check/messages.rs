@@ -44,7 +44,10 @@ const HEAD: Rule = Rule::new(
     "messages.head",
     "the line of a key begins where its head says, and every message behind that waits for it",
 );
-const FENCE: Rule = Rule::new("messages.fence", "no message has a fence above the last one that was given");
+const FENCE: Rule = Rule::new(
+    "messages.fence",
+    "no message has a fence above the last one that was given",
+);
 const TALLY: Rule = Rule::new(
     "messages.tally",
     "the tally of a queue counts what is there, and nothing waits before its head",
@@ -218,7 +221,10 @@ impl<'a> Queue<'a> {
             }
             if row.stand == Stand::Waiting && row.mark() <= tally.head {
                 let (mark, head) = (row.mark(), tally.head);
-                let seen = format!("due_ns={}, turn={}, head_due_ns={}", mark.due_ns, mark.turn, head.due_ns);
+                let seen = format!(
+                    "due_ns={}, turn={}, head_due_ns={}",
+                    mark.due_ns, mark.turn, head.due_ns
+                );
                 add(TALLY, format!("{seen}, head_turn={}", head.turn));
             }
         }
@@ -244,9 +250,13 @@ impl<'a> Queue<'a> {
             findings.add(body.place, BODY, "there is none");
         }
         let index = entries::index_key(self.number, id, row).map(|key| asked(key, INDEX));
-        let line = row.in_line().map(|key| asked(keys::line(self.number, key, row.line), LINE));
+        let line = row
+            .in_line()
+            .map(|key| asked(keys::line(self.number, key, row.line), LINE));
         for entry in index.into_iter().chain(line) {
-            let Some(found) = self.look_up(&entry, findings)? else { continue };
+            let Some(found) = self.look_up(&entry, findings)? else {
+                continue;
+            };
             let found = found.map(|bytes| number_of(&bytes));
             if found != Some(Some(id)) {
                 let seen = format!("stand={:?}, line={}, found={found:?}", row.stand, row.line);

@@ -133,7 +133,7 @@ impl Line<'_> {
     }
 
     /// Writes a row with its index entry, and counts it in.
-    fn set(&mut self, id: u64, row: &Row) -> Result<()> {
+    pub(super) fn set(&mut self, id: u64, row: &Row) -> Result<()> {
         self.tally.enter(row);
         if let Some(key) = index_key(self.queue, id, row) {
             self.txn.put(key, id.to_be_bytes().to_vec());

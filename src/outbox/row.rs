@@ -192,6 +192,7 @@ pub(crate) struct Body {
 
 /// One thing that went wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Failure {
     pub(crate) at_ns: i64,
     pub(crate) attempt: u32,

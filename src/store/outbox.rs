@@ -110,7 +110,7 @@ impl WriteTx<'_> {
         Ok(result)
     }
 
-    fn woke(&mut self, queue: &str) {
+    pub(super) fn woke(&mut self, queue: &str) {
         if !self.after.woke.iter().any(|known| known == queue) {
             self.after.woke.push(queue.to_owned());
         }
