@@ -1,7 +1,9 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+pub mod busy;
 mod idle;
 mod life;
+mod moved;
 mod proof;
 mod relay;
 #[cfg(feature = "tokio")]
