@@ -12,7 +12,6 @@ use super::row::{Body, Failures, Row, Stand, push_failure};
 use super::tally::{Mark, Tally};
 use crate::codec::sealed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::record;
 use crate::txn::Txn;
 
 /// What of a tally goes along with a queue.
@@ -88,7 +87,7 @@ impl Line<'_> {
     /// Takes in a message of another store, where it stands there.
     ///
     /// # Errors
-    /// `Invalid` if it cannot stand there, and for what no message has; `TooLarge`, `Corrupt`, `Io`.
+    /// `Invalid` if it cannot stand there, and for what no message has; `TooLarge` for the headers; `Corrupt`, `Io`.
     pub(crate) fn take_in(&mut self, arriving: Arriving) -> Result<()> {
         let Arriving {
             id,
@@ -104,7 +103,6 @@ impl Line<'_> {
             ..Terms::default()
         };
         terms.check()?;
-        record::check_value(&payload)?;
         if row.bytes != payload.len() as u64 {
             return Err(invalid("the payload has not the length that its message says"));
         }

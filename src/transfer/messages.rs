@@ -16,6 +16,7 @@ use crate::outbox::arrive::{Arriving, Standing};
 use crate::outbox::keys::{self, Kind};
 use crate::outbox::row::{Body, EffectId, Failure, Row, Stand};
 use crate::outbox::{DynQueue, OnDead, QueueInfo, Reason, Retry, entries};
+use crate::record;
 use crate::txn::Txn;
 
 #[derive(Serialize, Deserialize)]
@@ -179,6 +180,7 @@ impl MessageLine {
             (None, Some(raw)) => from_base64(raw)?,
             _ => return Err(invalid("a message has either a value or raw")),
         };
+        record::check_value(&payload)?;
         let effect_id: EffectId = self.effect_id.parse()?;
         let once = self.once.as_ref().map(stored_key).transpose()?;
         Ok(Arriving {

@@ -1,6 +1,7 @@
 //! Messages in what leaves a store whole: exports and imports, backups, restored and compacted files.
 
 use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
 
 use sprag::{
     Claiming, Error, ErrorKind, ManualClock, MessageInfo, MessageState, OnceKey, Outgoing, QueueStats, Replay, Settled,
@@ -247,6 +248,39 @@ fn an_import_of_messages_that_stops_anywhere_goes_on_with_the_same_input() {
         }
     }
     assert!(partly >= 10, "cuts hit the messages, partly={partly}");
+}
+
+/// Later lines are due earlier than what was claimed while the import was stopped.
+#[test]
+fn a_message_that_arrives_before_what_was_claimed_meanwhile_is_claimed_as_well() {
+    let clock = ManualClock::new();
+    let source = small_with(&clock).in_memory().expect("a store");
+    let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(ManualClock::START_WALL_NS.unsigned_abs());
+    for number in 1..=40 {
+        let text = number.to_string();
+        source
+            .enqueue(MAIL, Outgoing::of(&text).at(start - secs(number)))
+            .expect("enqueued");
+    }
+    let lines = exported(&source);
+    let other = small_with(&clock).in_memory().expect("a store");
+    assert_eq!(
+        kind_of(other.import(&lines.as_bytes()[..lines.len() * 3 / 5])),
+        ErrorKind::Invalid
+    );
+    let mut numbers: Vec<u64> = Vec::new();
+    let first = drain(&other);
+    assert!((5..35).contains(&first.len()), "{first:?}");
+    other.import(lines.as_bytes()).expect("imported");
+    is_sound(&other);
+    let second = drain(&other);
+    for part in [first, second] {
+        let part: Vec<u64> = part.iter().map(|(_, text)| text.parse().expect("a number")).collect();
+        assert!(part.is_sorted_by(|one, next| one > next), "by due time: {part:?}");
+        numbers.extend(part);
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
 }
 
 /// Lines with a digest of their own: written by hand, or by somebody else's program.
