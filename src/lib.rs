@@ -97,6 +97,8 @@ pub mod internals {
     pub use crate::engine::plan;
     pub use crate::engine::{Gather, Memory, Span, Window};
     pub use crate::machine::decide::{Reconciled, TransitionVerdict, decide_transition};
+    pub use crate::outbox::row::{Row, Stand};
+    pub use crate::outbox::tally::{Mark, Tally};
     pub use crate::record::decide::{
         DeleteVerdict, Offered, PutVerdict, Stored, decide_delete, decide_put, holds, version_after,
     };

@@ -1,9 +1,10 @@
 //! Figures of an open store.
 
 use crate::engine::Figures;
+use crate::outbox::QueueStats;
 
 /// What a store did since it was opened, and how it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Sequence of the newest commit.
@@ -35,10 +36,12 @@ pub struct Stats {
     pub oldest_reader_behind: u64,
     /// States of the base that are kept because other processes read them. Each makes the file grow as long as it is kept.
     pub states_kept_for_others: u64,
+    /// How each queue stands, by name.
+    pub queues: Vec<QueueStats>,
 }
 
-impl From<Figures> for Stats {
-    fn from(figures: Figures) -> Stats {
+impl Stats {
+    pub(crate) fn new(figures: Figures, queues: Vec<QueueStats>) -> Stats {
         let Figures {
             sequence,
             commits,
@@ -68,6 +71,7 @@ impl From<Figures> for Stats {
             is_at_its_path,
             oldest_reader_behind,
             states_kept_for_others,
+            queues,
         }
     }
 }

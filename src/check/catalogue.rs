@@ -1,10 +1,12 @@
-//! The catalogue: tables, their numbers, and what is counted of them.
+//! The catalogue: tables and queues, their numbers, what is counted of them, and the last fence.
 
 use std::collections::HashMap;
 
 use crate::engine::Space;
 use crate::engine::verify::{CheckStep, Findings, Place, Rule, Walk, damage_of};
 use crate::error::Result;
+use crate::lease;
+use crate::outbox::{QueueInfo, catalog as queues};
 use crate::record::{self, states};
 use crate::table::TableInfo;
 use crate::table::catalog;
@@ -17,6 +19,11 @@ const NUMBER: Rule = Rule::new(
     "catalogue.number",
     "every table has a number of its own, below that of the next table",
 );
+const QUEUE: Rule = Rule::new(
+    "catalogue.queue",
+    "every queue has a number of its own, below that of the next queue",
+);
+const FENCE: Rule = Rule::new("catalogue.fence", "the last fence that was given is a number");
 const KEY: Rule = Rule::new(
     "catalogue.key",
     "every key that the store keeps for itself is of a known form",
@@ -38,11 +45,18 @@ pub(super) struct Catalogue {
     counts: HashMap<(u32, String), u64>,
     next: Option<u32>,
     removed: Vec<u32>,
+    pub(super) queues: HashMap<u32, QueueInfo>,
+    next_queue: Option<u32>,
+    /// The last fence that was given; none if that is damaged.
+    pub(super) fence: Option<u64>,
 }
 
 impl Catalogue {
     pub(super) fn walk(walk: &mut Walk<'_>) -> Result<Catalogue> {
-        let mut catalogue = Catalogue::default();
+        let mut catalogue = Catalogue {
+            fence: Some(0),
+            ..Catalogue::default()
+        };
         walk.each(Space::Meta, CheckStep::Catalogue, |key, value, findings| {
             catalogue.read(key, value, findings)
         })?;
@@ -70,10 +84,32 @@ impl Catalogue {
             self.counts.insert((table, state), count);
         } else if let Some(table) = record::removed_of(key, value) {
             self.removed.extend(damage_of(table, findings, place, REMOVED)?);
-        } else {
+        } else if !self.read_of_queues(key, value, findings)? {
             findings.add(place(), KEY, format!("value_bytes={}", value.len()));
         }
         Ok(())
+    }
+
+    /// Says whether it was a key of queues.
+    fn read_of_queues(&mut self, key: &[u8], value: &[u8], findings: &mut Findings) -> Result<bool> {
+        let place = || entry(key);
+        if let Some(info) = queues::entry_of(key, value) {
+            let Some(info) = damage_of(info, findings, place, ENTRY)? else {
+                return Ok(true);
+            };
+            let queue = info.name().to_owned();
+            if let Some(other) = self.queues.insert(info.id, info) {
+                let seen = format!("number={}, also_of={:?}", other.id, other.name());
+                findings.add(Place::Queue { queue }, QUEUE, seen);
+            }
+        } else if let Some(next) = queues::next_of(key, value) {
+            self.next_queue = damage_of(next, findings, place, ENTRY)?;
+        } else if let Some(fence) = lease::fence_of(key, value) {
+            self.fence = damage_of(fence, findings, place, FENCE)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     fn judge(&self, findings: &mut Findings) {
@@ -83,6 +119,15 @@ impl Catalogue {
             findings.add(
                 Place::Table { table },
                 NUMBER,
+                format!("number={}, next={next}", info.id),
+            );
+        }
+        let next = self.next_queue.unwrap_or_default();
+        for info in self.queues.values().filter(|info| info.id >= next) {
+            let queue = info.name().to_owned();
+            findings.add(
+                Place::Queue { queue },
+                QUEUE,
                 format!("number={}, next={next}", info.id),
             );
         }

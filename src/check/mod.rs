@@ -1,10 +1,11 @@
 //! The check: a walk through a store's file that looks for broken rules.
 //!
-//! Owns the rules on what keys and values mean: tables, records, their look-up by state, remembered keys. The rules on bytes are the
+//! Owns the rules on what keys and values mean: tables, records, their look-up by state, remembered keys, queues and their messages. The rules on bytes are the
 //! engine's. Reads only. Damage is a finding; an error says only that there was nothing to look at, or no way to.
 
 mod catalogue;
 mod keys;
+mod messages;
 mod records;
 
 use std::sync::Arc;
@@ -44,6 +45,10 @@ pub struct Checked {
     pub segments: u64,
     /// Entries of the index of records by state.
     pub index_entries: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Messages of all queues, dead letters too.
+    pub messages: u64,
 }
 
 impl Checked {
@@ -132,6 +137,8 @@ fn state(view: &Arc<View>, findings: &mut Findings, tell: verify::Tell<'_>, chec
     let by_state = records::walk_states(&mut walk, &txn, &catalogue)?;
     checked.remembered_keys = keys::walk(&mut walk)?;
     checked.index_entries = by_state;
+    checked.queues = catalogue.queues.len() as u64;
+    checked.messages = messages::walk(&mut walk, &txn, &catalogue)?;
     checked.segments = walk.segments()?;
     Ok(())
 }

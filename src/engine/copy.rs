@@ -10,11 +10,11 @@
 use std::sync::Arc;
 
 use super::base::{Applied, verify};
-use super::memory::Bytes;
+use super::memory::{Bytes, Entry};
 use super::open::{base_begins, draw_life, lay_out, read_halves, read_superblock};
 use super::recovery;
 use super::space::Space;
-use super::view::{Span, View};
+use super::view::{Layer, Span, View};
 use super::watched::Watched;
 use crate::clock::RetentionMark;
 use crate::codec::superblock::Superblock;
@@ -27,6 +27,8 @@ pub(crate) struct Original {
     superblock: Superblock,
     view: Arc<View>,
     applied: Applied,
+    /// What a copy has otherwise, in the order of keys.
+    changes: Vec<Entry>,
 }
 
 /// Whose identity the copy has.
@@ -63,7 +65,14 @@ impl Original {
             superblock,
             view,
             applied,
+            changes: Vec::new(),
         }
+    }
+
+    /// The same, to be copied with these changes, which are in the order of keys.
+    pub(crate) fn with(mut self, changes: Vec<Entry>) -> Original {
+        self.changes = changes;
+        self
     }
 
     /// The newest state of the file that a disk holds, judged in full. Not a byte of the disk is written.
@@ -82,6 +91,7 @@ impl Original {
             superblock,
             view: Arc::new(View::of(base, runs)),
             applied,
+            changes: Vec::new(),
         })
     }
 
@@ -123,7 +133,14 @@ impl Original {
 
     /// Every live entry, in the order of spaces and keys.
     pub(crate) fn entries(&self) -> Result<impl Iterator<Item = Result<(Bytes, Bytes)>> + '_> {
-        let scan = |space: Space| Ok(self.view.scan(Vec::new(), &Span::prefix(&[space as u8]))?.copied());
+        let scan = |space: Space| {
+            let changes = self
+                .changes
+                .iter()
+                .filter(move |(key, _)| key.first() == Some(&(space as u8)));
+            let layers: Vec<Layer<'_>> = vec![Box::new(changes.cloned())];
+            Ok(self.view.scan(layers, &Span::prefix(&[space as u8]))?.copied())
+        };
         let scans = Space::ALL.into_iter().map(scan).collect::<Result<Vec<_>>>()?;
         Ok(scans.into_iter().flatten())
     }

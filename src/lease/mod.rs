@@ -24,7 +24,7 @@ pub(crate) use bell::Bell;
 const FENCE: u8 = b'f';
 
 /// How far the fences of a restored store begin above those of its backup: what was claimed behind the backup has none of them.
-pub(crate) const FENCES_OF_A_RESTORE: u64 = 1 << 32;
+const FENCES_OF_A_RESTORE: u64 = 1 << 32;
 
 /// The next fence, which is above every one given before.
 ///
@@ -43,8 +43,20 @@ pub(crate) fn last_fence(txn: &Txn) -> Result<u64> {
     txn.get(&fence_key())?.map_or(Ok(0), |bytes| decode_fence(&bytes))
 }
 
-pub(crate) fn put_last_fence(txn: &mut Txn, fence: u64) {
+fn put_last_fence(txn: &mut Txn, fence: u64) {
     txn.put(fence_key(), fence.to_be_bytes().to_vec());
+}
+
+/// Fences of this store begin far above `last`, the last one that is known of another store with the same messages.
+///
+/// # Errors
+/// As [`next_fence`].
+pub(crate) fn begin_far_above(txn: &mut Txn, last: u64) -> Result<()> {
+    let fence = last
+        .checked_add(FENCES_OF_A_RESTORE)
+        .ok_or_else(|| Error::new(ErrorKind::Full, "no fence is left"))?;
+    put_last_fence(txn, fence);
+    Ok(())
 }
 
 /// The last fence, if this is its key.

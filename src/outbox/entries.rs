@@ -72,6 +72,16 @@ pub(crate) fn waiting(txn: &Txn, queue: u32, from: Mark, to: Mark, limit: usize)
     Ok(found)
 }
 
+/// The key of the entry that a row says; none while it waits behind another of its key.
+pub(crate) fn index_key(queue: u32, id: u64, row: &Row) -> Option<Vec<u8>> {
+    match row.stand {
+        Stand::Behind => None,
+        Stand::Waiting => Some(keys::waiting(queue, row.mark())),
+        Stand::Claimed => Some(keys::numbered(queue, Kind::Claimed, id)),
+        Stand::Dead(_) => Some(keys::numbered(queue, Kind::Dead, row.turn)),
+    }
+}
+
 impl Line<'_> {
     pub(super) fn row(&self, id: u64) -> Result<Option<Row>> {
         read_row(self.txn, self.queue, id)
@@ -101,7 +111,7 @@ impl Line<'_> {
     /// Takes the index entry of a row out, and counts it out.
     pub(super) fn take_out(&mut self, id: u64, row: &Row) -> Result<()> {
         self.tally.leave(row)?;
-        if let Some(key) = self.index_key(id, row) {
+        if let Some(key) = index_key(self.queue, id, row) {
             self.txn.remove(key);
         }
         Ok(())
@@ -118,23 +128,20 @@ impl Line<'_> {
             Stand::Dead(_) => row.turn = self.tally.number()?,
             Stand::Behind | Stand::Claimed => {}
         }
-        self.tally.enter(&row);
-        if let Some(key) = self.index_key(id, &row) {
-            self.txn.put(key, id.to_be_bytes().to_vec());
-        }
-        let key = keys::numbered(self.queue, Kind::Row, id);
-        let bytes = sealed::seal(&key, &row)?;
-        self.txn.put(key, bytes);
+        self.set(id, &row)?;
         Ok(row)
     }
 
-    fn index_key(&self, id: u64, row: &Row) -> Option<Vec<u8>> {
-        match row.stand {
-            Stand::Behind => None,
-            Stand::Waiting => Some(keys::waiting(self.queue, row.mark())),
-            Stand::Claimed => Some(keys::numbered(self.queue, Kind::Claimed, id)),
-            Stand::Dead(_) => Some(keys::numbered(self.queue, Kind::Dead, row.turn)),
+    /// Writes a row with its index entry, and counts it in.
+    pub(super) fn set(&mut self, id: u64, row: &Row) -> Result<()> {
+        self.tally.enter(row);
+        if let Some(key) = index_key(self.queue, id, row) {
+            self.txn.put(key, id.to_be_bytes().to_vec());
         }
+        let key = keys::numbered(self.queue, Kind::Row, id);
+        let bytes = sealed::seal(&key, row)?;
+        self.txn.put(key, bytes);
+        Ok(())
     }
 
     /// Gives a row its place in the line of its key, if it has one: behind the others, or at the head.
@@ -153,9 +160,7 @@ impl Line<'_> {
 
     /// Takes a row out of the line of its key. If it stood at the head, the next one may be claimed.
     pub(super) fn leave_line(&mut self, row: &Row) -> Result<()> {
-        let Some(key) = row.key.as_ref().filter(|_| row.line != 0) else {
-            return Ok(());
-        };
+        let Some(key) = row.in_line() else { return Ok(()) };
         self.txn.remove(keys::line(self.queue, key, row.line));
         if row.stand == Stand::Behind {
             return Ok(());

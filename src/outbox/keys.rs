@@ -95,8 +95,54 @@ fn between(from: Vec<u8>, to: Vec<u8>) -> Span {
     }
 }
 
+/// What a key names within its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named<'k> {
+    Body(u64),
+    Errors(u64),
+    Row(u64),
+    Tally,
+    /// An entry that says where a message stands.
+    Index,
+    Head(&'k [u8]),
+    Line(&'k [u8], u64),
+}
+
+/// Number of the queue, and what a key names in it; `None` if it is of no known form.
+pub(crate) fn named(key: &[u8]) -> Option<(u32, Named<'_>)> {
+    let (queue, letter, rest) = split(key)?;
+    let number = || rest.try_into().ok().map(u64::from_be_bytes);
+    let of_key = |more: usize| {
+        let (len, rest) = rest.split_first()?;
+        let (key, rest) = rest.split_at_checked(usize::from(*len))?;
+        (!key.is_empty() && rest.len() == more).then_some((key, rest))
+    };
+    let is = |kind: Kind| letter == kind as u8;
+    let named = if is(Kind::Body) {
+        Named::Body(number()?)
+    } else if is(Kind::Errors) {
+        Named::Errors(number()?)
+    } else if is(Kind::Row) {
+        Named::Row(number()?)
+    } else if is(Kind::Tally) && rest.is_empty() {
+        Named::Tally
+    } else if is(Kind::Claimed) || is(Kind::Dead) {
+        number().map(|_| Named::Index)?
+    } else if is(Kind::Waiting) {
+        mark_of(key).map(|_| Named::Index)?
+    } else if is(Kind::Head) {
+        Named::Head(of_key(0)?.0)
+    } else if is(Kind::Line) {
+        let (key, place) = of_key(8)?;
+        Named::Line(key, u64::from_be_bytes(place.try_into().ok()?))
+    } else {
+        return None;
+    };
+    Some((queue, named))
+}
+
 /// Number of the queue, and letter and rest of a key; `None` if it is too short to be one.
-pub(crate) fn split(key: &[u8]) -> Option<(u32, u8, &[u8])> {
+fn split(key: &[u8]) -> Option<(u32, u8, &[u8])> {
     let (queue, rest) = key.get(1..)?.split_first_chunk()?;
     let (letter, rest) = rest.split_first()?;
     Some((u32::from_be_bytes(*queue), *letter, rest))

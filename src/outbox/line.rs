@@ -360,9 +360,7 @@ impl<'t> Line<'t> {
         for kind in [Kind::Row, Kind::Body] {
             self.txn.remove(keys::numbered(self.queue, kind, id));
         }
-        let has_errors =
-            [row.failures, row.interruptions, row.replays] != [0; 3] || matches!(row.stand, Stand::Dead(_));
-        if has_errors {
+        if row.may_have_errors() {
             self.txn.remove(keys::numbered(self.queue, Kind::Errors, id));
         }
         self.leave_line(row)

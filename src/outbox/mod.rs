@@ -4,6 +4,8 @@
 //! row, which each step of its life rewrites, and the index entry that its row says. Who holds it meanwhile is the matter of
 //! [`lease`](crate::lease), and running handlers that of the relay.
 
+#[cfg(feature = "json")]
+pub(crate) mod arrive;
 pub(crate) mod catalog;
 pub mod decide;
 pub(crate) mod entries;
@@ -19,6 +21,8 @@ pub mod tally;
 pub use catalog::QueueInfo;
 pub use line::Settled;
 pub use list::{MessageInfo, MessageState, QueueStats};
+#[cfg(feature = "json")]
+pub(crate) use queue::DescribedQueue;
 pub use queue::{DynQueue, OnDead, Outgoing, Queue, QueueSpec};
 pub use replay::{Refused, Replay, Replayed};
 pub use retry::Retry;

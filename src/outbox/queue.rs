@@ -41,6 +41,7 @@ pub struct Queue<M, C = Bincode> {
 
 /// What happens to later messages of a key when one of them becomes a dead letter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDead {
     /// They wait until the dead letter is replayed and acknowledged, or discarded: the order within the key is never broken.
     #[default]

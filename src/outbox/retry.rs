@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// a delivery that was never answered: its process died, the store was closed, or its lease was lost. Deferring, giving back
 /// and a paused queue spend nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Retry {
     base_ns: u64,
     cap_ns: u64,

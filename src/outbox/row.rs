@@ -165,6 +165,16 @@ impl Row {
     pub fn is_current(&self, fence: u64) -> bool {
         fence != 0 && self.fence == fence && matches!(self.stand, Stand::Claimed | Stand::Waiting)
     }
+
+    /// Its key, if it has a place in the line of one.
+    pub fn in_line(&self) -> Option<&[u8]> {
+        self.key.as_deref().filter(|_| self.line != 0)
+    }
+
+    /// Whether something may have gone wrong with it; what did is kept beside it.
+    pub fn may_have_errors(&self) -> bool {
+        [self.failures, self.interruptions, self.replays] != [0; 3] || matches!(self.stand, Stand::Dead(_))
+    }
 }
 
 /// What stays of a message; the payload lies behind it.
@@ -182,6 +192,7 @@ pub(crate) struct Body {
 
 /// One thing that went wrong with a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Failure {
     pub(crate) at_ns: i64,
     pub(crate) attempt: u32,

@@ -12,8 +12,10 @@ use crate::disk::Disk;
 use crate::disk::create::{self, Building, Creation, Finished};
 use crate::disk::file::FileDisk;
 use crate::disk::look::LookDisk;
-use crate::engine::{self, Copied, Identity, Original, check_replaceable};
+use crate::engine::{self, Copied, Identity, Now, Original, check_replaceable};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease;
+use crate::txn::Txn;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,9 @@ impl Options {
     /// matters, compare with the other side before letting workers in. Time in which neither file was open ages remembered keys
     /// as it does for a store that was closed, see [`Options::max_offline`].
     ///
+    /// Messages are those of the source with their effect ids: one that was delivered after the backup is delivered again. Fences go
+    /// on 2^32 above those of the source, so that no claim of the new store has one that was given out since.
+    ///
     /// Of these options it takes the wait and the cache.
     ///
     /// # After a crash
@@ -156,6 +161,7 @@ impl Options {
         let original = engine::at_rest(&source)
             .and_then(|source| source.ok_or_else(|| busy(from)))
             .and_then(|source| Original::of_file(source, cache_bytes))
+            .and_then(with_later_fences)
             .map_err(|cause| cause.within(format!("cannot restore, path={}", from.display())))?;
         let restored = begin().and_then(|building| {
             let copied = copy(&original, &building, Identity::New, cache_bytes)?;
@@ -208,6 +214,14 @@ impl Options {
             bytes_after: copied.bytes,
         })
     }
+}
+
+/// What was claimed in the original since, or will be, has a fence that no claim of its restored copy gets.
+fn with_later_fences(original: Original) -> Result<Original> {
+    let mut txn = Txn::new(original.view().clone(), Now::default());
+    let last = lease::last_fence(&txn)?;
+    lease::begin_far_above(&mut txn, last)?;
+    Ok(original.with(txn.into_changes()))
 }
 
 fn copy(original: &Original, building: &Building, identity: Identity, cache_bytes: usize) -> Result<Copied> {

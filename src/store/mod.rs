@@ -348,13 +348,19 @@ impl Store {
         self.with_engine("sweep", |engine| engine.sweep().map(|keys| Swept { keys }))
     }
 
-    /// Figures of this store.
+    /// Figures of this store. Its queues are those of the newest state that is durable at the store's level.
     ///
     /// # Errors
-    /// `Closed`; `Invalid` inside a write of the same store.
+    /// `Closed`; `Invalid` inside a write of the same store; `Corrupt`, `Io` for the queues.
     pub fn stats(&self) -> Result<Stats> {
         inside::refuse_in_write(self.inner.id, "stats")?;
-        self.with_engine("stats", |engine| engine.figures().map(Stats::from))
+        self.with_engine("stats", |engine| {
+            let figures = engine.figures()?;
+            let tx = ReadTx::new(&self.inner, engine, Txn::new(engine.read()?, engine.now()));
+            let queues = tx.queues()?;
+            let queues = queues.iter().map(|info| tx.stats_of(info)).collect::<Result<_>>()?;
+            Ok(Stats::new(figures, queues))
+        })
     }
 
     /// Looks for broken rules in the newest durable state of this store, while others read and write; see

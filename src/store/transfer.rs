@@ -12,8 +12,9 @@ use crate::transfer::{Exported, Imported};
 
 impl Store {
     /// Writes everything that this store holds as lines of JSON: tables with their machines, records with version and
-    /// state, remembered keys with their results and the life that is left to them. `docs/FORMAT.md` describes the lines. Nothing
-    /// is lost: numbers of 64 bits are whole, and values that are no JSON are base64.
+    /// state, remembered keys with their results and the life that is left to them, queues with their messages. `docs/FORMAT.md`
+    /// describes the lines. Nothing is lost: numbers of 64 bits are whole, and values that are no JSON are base64. Only claims stay
+    /// behind: a message that somebody delivers comes over as one that waits, and spends no interruption.
     ///
     /// It is one state: the newest that is durable at the store's level. Remembered keys that are over are left out, and so is
     /// what an import keeps of itself. The last line says how many there are, with a digest, so that a cut is noticed. The
@@ -31,8 +32,9 @@ impl Store {
         })
     }
 
-    /// Takes in what [`Store::export`] wrote, into a store without tables and without remembered keys. Versions, states and
-    /// highest removed versions are those of the source; remembered keys are kept from now on for the life that was left to them.
+    /// Takes in what [`Store::export`] wrote, into a store without tables, queues and remembered keys. Versions, states and
+    /// highest removed versions are those of the source; remembered keys are kept from now on for the life that was left to them;
+    /// messages have their numbers, effect ids and order, and fences go on 2^32 above those of the source.
     ///
     /// Calling it again is safe: the store remembers, under the reserved name `sprag.import/position`, which input it is and how
     /// many of its lines are in. The same input goes on from there, and changes nothing once all of it is in. Until then the
@@ -54,7 +56,11 @@ impl Store {
             import.skip(position)?;
         }
         while let Some(page) = import.page(position)? {
-            let written = self.write(|tx| import.write(tx.txn_mut(), &page));
+            let written = self.write(|tx| {
+                let (position, queues) = import.write(tx.txn_mut(), &page)?;
+                queues.iter().for_each(|queue| tx.woke(queue));
+                Ok(position)
+            });
             position = Some(written.map_err(|cause| page.refused(cause))?);
         }
         Ok(import.imported())

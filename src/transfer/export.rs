@@ -1,10 +1,12 @@
-//! A store as lines: the header, the tables in the order of their numbers, their records, the remembered keys, the end.
+//! A store as lines: the header, the tables in the order of their numbers, their records, the remembered keys, each queue with
+//! its messages, the end.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::lines::{Header, Written, base64, hex};
+use super::messages::{self, QueueLine};
 use super::position::is_position;
 use super::{Exported, FORM};
 use crate::batch::json::{key_text, table_text, value_text};
@@ -12,6 +14,8 @@ use crate::codec::{CodecId, DynKey};
 use crate::dedupe;
 use crate::engine::Span;
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease;
+use crate::outbox::{QueueInfo, catalog as queues};
 use crate::record;
 use crate::table::{TableInfo, catalog, in_record};
 use crate::txn::Txn;
@@ -31,7 +35,9 @@ pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn
         );
         return Err(Error::new(ErrorKind::Schema, message));
     }
-    let exported = count(txn, &tables)?;
+    let mut queues = queues::list(txn)?;
+    queues.sort_by_key(|info| info.id);
+    let exported = count(txn, &tables, &queues)?;
     let mut lines = Lines {
         out,
         count: 0,
@@ -45,6 +51,9 @@ pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn
         tables: exported.tables,
         records: exported.records,
         remembered_keys: exported.remembered_keys,
+        queues: exported.queues,
+        messages: exported.messages,
+        fence: Some(lease::last_fence(txn)?),
     })?;
     for info in &tables {
         let declared = info.declared();
@@ -66,6 +75,10 @@ pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn
             lines.remembered(&entry)?;
         }
     }
+    for info in &queues {
+        lines.push(&QueueLine::of(txn, info)?)?;
+        messages::each(txn, info, |message| lines.push(message))?;
+    }
     lines.end()?;
     Ok(exported)
 }
@@ -74,7 +87,7 @@ fn of_table(info: &TableInfo) -> Span {
     Span::prefix(&record::key_prefix(info.id, 0))
 }
 
-fn count(txn: &Txn, tables: &[TableInfo]) -> Result<Exported> {
+fn count(txn: &Txn, tables: &[TableInfo], queues: &[QueueInfo]) -> Result<Exported> {
     let mut records = 0;
     for info in tables {
         let mut scan = txn.scan(&of_table(info))?;
@@ -87,10 +100,16 @@ fn count(txn: &Txn, tables: &[TableInfo]) -> Result<Exported> {
     for entry in dedupe::list(txn, None)? {
         remembered_keys += u64::from(!is_position(&entry?));
     }
+    let mut messages = 0;
+    for info in queues {
+        messages += messages::count(txn, info)?;
+    }
     Ok(Exported {
         tables: tables.len() as u64,
         records,
         remembered_keys,
+        queues: queues.len() as u64,
+        messages,
     })
 }
 

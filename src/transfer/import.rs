@@ -6,13 +6,18 @@ use std::io::BufRead;
 use super::Imported;
 use super::input::Input;
 use super::lines::{Header, Read, RecordRead, RememberedRead, TableRead, from_base64, from_hex, invalid};
+use super::messages::QueueRead;
 use super::position::Position;
 use crate::batch::json::{Object, encode_value};
 use crate::codec::envelope::Envelope;
-use crate::codec::{DynKey, KeyKind, Version};
+use crate::codec::{CodecId, DynKey, KeyKind, Version};
 use crate::dedupe::{self, Moved};
 use crate::engine::{Space, Span};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lease;
+use crate::outbox::arrive::{self, Arriving};
+use crate::outbox::line::Line;
+use crate::outbox::{DescribedQueue as _, catalog as queues};
 use crate::record;
 use crate::table::{Declared, DynTable, TableInfo, TableSpec, catalog};
 use crate::txn::Txn;
@@ -29,6 +34,8 @@ pub(crate) struct Import<R> {
     header_line: String,
     /// The tables that were read so far.
     declared: HashMap<String, Declared>,
+    /// The queues that were read so far.
+    queues: HashMap<String, CodecId>,
     /// What was read so far, and how many lines of it were taken in by earlier calls.
     imported: Imported,
     /// Bytes after which a page is full.
@@ -61,6 +68,11 @@ enum Entry {
         value: Vec<u8>,
     },
     Remembered(Moved),
+    Queue(Box<QueueRead>),
+    Message {
+        queue: String,
+        arriving: Box<Arriving>,
+    },
 }
 
 impl<R: BufRead> Import<R> {
@@ -78,10 +90,13 @@ impl<R: BufRead> Import<R> {
             header,
             header_line,
             declared: HashMap::new(),
+            queues: HashMap::new(),
             imported: Imported {
                 tables: 0,
                 records: 0,
                 remembered_keys: 0,
+                queues: 0,
+                messages: 0,
                 lines_before: 0,
                 lines: 1,
             },
@@ -158,20 +173,23 @@ impl<R: BufRead> Import<R> {
         Ok(Some(Page { entries, before, after }))
     }
 
-    /// Writes a page, if the store still is where the page begins. Gives the new position.
+    /// Writes a page, if the store still is where the page begins. Gives the new position, and the queues that it gives messages.
     ///
     /// # Errors
     /// `Invalid`, with the number of the line, if something is there already, or another import runs; as for a write.
-    pub(crate) fn write(&self, txn: &mut Txn, page: &Page) -> Result<Position> {
+    pub(crate) fn write(&self, txn: &mut Txn, page: &Page) -> Result<(Position, Vec<String>)> {
         if self.standing(txn)? != page.before {
             return Err(invalid("another import of the same input is under way in this store"));
         }
-        let mut tables = HashMap::new();
+        if let (None, Some(fence)) = (page.before, self.header.fence) {
+            lease::begin_far_above(txn, fence)?;
+        }
+        let mut known = Known::default();
         for (number, entry) in &page.entries {
-            entry.write(txn, &mut tables).map_err(|cause| at_line(*number, cause))?;
+            entry.write(txn, &mut known).map_err(|cause| at_line(*number, cause))?;
         }
         page.after.store(txn, self.header_line.as_bytes())?;
-        Ok(page.after)
+        Ok((page.after, known.queues.into_keys().collect()))
     }
 
     pub(crate) fn imported(&self) -> Imported {
@@ -222,10 +240,30 @@ impl<R: BufRead> Import<R> {
                 counts.remembered_keys += 1;
                 moved(key).map(|moved| Some(Entry::Remembered(moved)))
             }
+            Read::Queue(queue) => {
+                counts.queues += 1;
+                let read = queue.read()?;
+                let name = read.queue.name().to_owned();
+                if self.queues.insert(name, read.queue.codec()).is_some() {
+                    return Err(invalid("the queue is described twice"));
+                }
+                Ok(Some(Entry::Queue(Box::new(read))))
+            }
+            Read::Message(message) => {
+                counts.messages += 1;
+                let queue = message.queue.clone();
+                let codec = self.queues.get(&queue);
+                let codec = codec.ok_or_else(|| invalid("the queue is not described"))?;
+                let arriving = Box::new(message.read(*codec)?);
+                Ok(Some(Entry::Message { queue, arriving }))
+            }
             Read::End(end) => {
                 let header = &self.header;
-                let promised = (header.tables, header.records, header.remembered_keys);
-                if promised != (counts.tables, counts.records, counts.remembered_keys) {
+                let of_tables = (header.tables, header.records, header.remembered_keys);
+                let of_queues = (header.queues, header.messages);
+                if of_tables != (counts.tables, counts.records, counts.remembered_keys)
+                    || of_queues != (counts.queues, counts.messages)
+                {
                     return Err(invalid("the input has not as many entries as its first line says"));
                 }
                 if Some(self.input.number) != end.lines.checked_add(1) || end.digest != self.input.digest_before() {
@@ -267,10 +305,12 @@ impl Entry {
                 }
                 Entry::Record { key, value, .. } => 2 * key.len() + value.len(),
                 Entry::Remembered(moved) => moved.key.len() + moved.result.len(),
+                Entry::Queue(read) => read.queue.name().len(),
+                Entry::Message { arriving, .. } => arriving.bytes(),
             }
     }
 
-    fn write(&self, txn: &mut Txn, tables: &mut HashMap<String, TableInfo>) -> Result<()> {
+    fn write(&self, txn: &mut Txn, known: &mut Known) -> Result<()> {
         match self {
             Entry::Table {
                 declared,
@@ -292,14 +332,7 @@ impl Entry {
                 state,
                 value,
             } => {
-                let info = match tables.get(table) {
-                    Some(info) => info,
-                    None => {
-                        let info = catalog::find(txn, table)?;
-                        let info = info.ok_or_else(|| invalid("the store has lost the table"))?;
-                        tables.entry(table.clone()).or_insert(info)
-                    }
-                };
+                let info = known.table(txn, table)?;
                 let stored_key = info.record_key(key);
                 if txn.get(&stored_key)?.is_some() {
                     return Err(invalid("the store has the record already"));
@@ -321,7 +354,44 @@ impl Entry {
                 }
                 dedupe::take_in(txn, moved.clone())
             }
+            Entry::Queue(read) => arrive::begin(txn, &(&read.queue).declared(), read.standing).map(drop),
+            Entry::Message { queue, arriving } => {
+                let number = known.queue(txn, queue)?;
+                let mut line = Line::open(txn, number)?;
+                line.take_in(Arriving::clone(arriving))?;
+                line.close().map(drop)
+            }
         }
+    }
+}
+
+/// What a page has looked up.
+#[derive(Default)]
+struct Known {
+    tables: HashMap<String, TableInfo>,
+    queues: HashMap<String, u32>,
+}
+
+impl Known {
+    fn table(&mut self, txn: &Txn, name: &str) -> Result<&TableInfo> {
+        if !self.tables.contains_key(name) {
+            let info = catalog::find(txn, name)?;
+            let info = info.ok_or_else(|| invalid("the store has lost the table"))?;
+            self.tables.insert(name.to_owned(), info);
+        }
+        self.tables
+            .get(name)
+            .ok_or_else(|| invalid("the store has lost the table"))
+    }
+
+    fn queue(&mut self, txn: &Txn, name: &str) -> Result<u32> {
+        if let Some(number) = self.queues.get(name) {
+            return Ok(*number);
+        }
+        let info = queues::find(txn, name)?;
+        let info = info.ok_or_else(|| invalid("the store has lost the queue"))?;
+        self.queues.insert(name.to_owned(), info.id);
+        Ok(info.id)
     }
 }
 
@@ -372,11 +442,15 @@ fn moved(read: RememberedRead) -> Result<Moved> {
 }
 
 /// # Errors
-/// `Invalid` if the store has a table or remembers a key.
+/// `Invalid` if the store has a table or a queue, or remembers a key.
 fn check_empty(txn: &Txn) -> Result<()> {
     let tables = catalog::list(txn)?;
     if let Some(info) = tables.first() {
         let message = format!("the store is not empty, table={}", info.name());
+        return Err(invalid(message));
+    }
+    if let Some(info) = queues::list(txn)?.first() {
+        let message = format!("the store is not empty, queue={}", info.name());
         return Err(invalid(message));
     }
     let mut keys = txn.scan(&Span::prefix(&Space::Ending.key(0)))?;

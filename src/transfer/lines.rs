@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::messages::{MessageLine, QueueLine};
 use crate::batch::json::{KeyText, KeyWritten, Object, TableText, TableWritten, ValueWritten, given, quoted};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,6 +27,14 @@ pub(super) struct Header {
     pub(super) tables: u64,
     pub(super) records: u64,
     pub(super) remembered_keys: u64,
+    /// This and what follows is not there in an export from before there were messages.
+    #[serde(default)]
+    pub(super) queues: u64,
+    #[serde(default)]
+    pub(super) messages: u64,
+    /// The last fence that the store gave.
+    #[serde(default)]
+    pub(super) fence: Option<u64>,
 }
 
 /// A line that is written. The word of each is the name of its field `line`.
@@ -120,6 +129,8 @@ pub(super) enum Read<'a> {
     Table(TableRead),
     Record(RecordRead<'a>),
     Remembered(RememberedRead),
+    Queue(QueueLine),
+    Message(Box<MessageLine>),
     End(EndRead),
 }
 
@@ -165,6 +176,8 @@ impl<'a> Read<'a> {
             "table" => serde_json::from_str(text).map(Read::Table),
             "record" => serde_json::from_str(text).map(Read::Record),
             "remembered_key" => serde_json::from_str(text).map(Read::Remembered),
+            QueueLine::WORD => serde_json::from_str(text).map(Read::Queue),
+            MessageLine::WORD => serde_json::from_str(text).map(Read::Message),
             "end" => serde_json::from_str(text).map(Read::End),
             other => return Err(invalid(format!("no line of an export, line={:?}", quoted(other)))),
         };

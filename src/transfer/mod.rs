@@ -10,6 +10,7 @@ pub(crate) mod export;
 pub(crate) mod import;
 mod input;
 mod lines;
+mod messages;
 mod position;
 
 /// The form of an export that is written here, and the newest that is read.
@@ -25,6 +26,10 @@ pub struct Exported {
     pub records: u64,
     /// Remembered keys that are not over.
     pub remembered_keys: u64,
+    /// Queues.
+    pub queues: u64,
+    /// Messages of all queues, dead letters too.
+    pub messages: u64,
 }
 
 /// What an import came to.
@@ -37,6 +42,10 @@ pub struct Imported {
     pub records: u64,
     /// Remembered keys of the input.
     pub remembered_keys: u64,
+    /// Queues of the input.
+    pub queues: u64,
+    /// Messages of the input.
+    pub messages: u64,
     /// Lines that were taken in by earlier calls. All of them: the import had ended, and this call changed nothing.
     pub lines_before: u64,
     /// Lines of the input.

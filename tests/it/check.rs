@@ -6,6 +6,7 @@
 mod files;
 pub mod forge;
 mod live;
+mod messages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,7 @@ fn a_sound_store_has_no_findings_and_all_of_it_was_looked_at() {
         CheckStep::Records,
         CheckStep::States,
         CheckStep::Remembered,
+        CheckStep::Messages,
         CheckStep::Segments,
     ];
     assert_eq!(steps, all);

@@ -75,6 +75,18 @@ pub enum Place {
         /// The key within it, escaped.
         key: String,
     },
+    /// A queue.
+    Queue {
+        /// Its name; the number of one that the file does not have.
+        queue: String,
+    },
+    /// A message.
+    Message {
+        /// Name of its queue.
+        queue: String,
+        /// Its number.
+        id: u64,
+    },
     /// An entry that the store keeps for itself.
     Entry {
         /// The key space, or the table of the base.
@@ -91,6 +103,8 @@ impl fmt::Display for Place {
             Place::Table { table } => write!(out, "table={table:?}"),
             Place::Record { table, key } => write!(out, "table={table:?} key={key:?}"),
             Place::Remembered { scope, key } => write!(out, "remembered key={scope}/{key}"),
+            Place::Queue { queue } => write!(out, "queue={queue:?}"),
+            Place::Message { queue, id } => write!(out, "queue={queue:?} message={id}"),
             Place::Entry { space, key } => write!(out, "entry of {space} key=\"{key}\""),
         }
     }

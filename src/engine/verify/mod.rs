@@ -64,6 +64,8 @@ pub enum CheckStep {
     States,
     /// Remembered keys.
     Remembered,
+    /// Messages of all queues.
+    Messages,
     /// The segments that remembered keys lie in, each for itself.
     Segments,
 }
@@ -77,6 +79,7 @@ impl fmt::Display for CheckStep {
             CheckStep::Records => "records",
             CheckStep::States => "states",
             CheckStep::Remembered => "remembered keys",
+            CheckStep::Messages => "messages",
             CheckStep::Segments => "segments",
         })
     }

@@ -1,9 +1,11 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+pub mod busy;
 mod faults;
 mod idle;
 mod life;
 mod model;
+mod moved;
 mod proof;
 mod reference;
 mod relay;
