@@ -262,7 +262,7 @@ impl Bench<'_> {
 
     /// What one operation hands to Sprag's log, rounded down in favour of the floor.
     fn floor_bytes(&self, load: &Load) -> Result<usize, Failure> {
-        if load.only_reads() || load.work == Work::Duplicate {
+        if load.only_reads() || load.delivers() || load.work == Work::Duplicate {
             return Ok(Setup::ONE.floor_bytes);
         }
         let load = Load {

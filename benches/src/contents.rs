@@ -15,6 +15,8 @@ pub struct Contents {
     pub orders: u64,
     /// The sum of all counters.
     pub counted: u64,
+    /// Messages that are not acknowledged.
+    pub messages: u64,
     /// The sum of the digests of everything counted above.
     pub digest: u64,
 }
@@ -61,6 +63,12 @@ impl Contents {
     pub fn add_extra(&mut self, extra: u64, value: &str) {
         self.extras += 1;
         self.add(&[b"extra", &extra.to_le_bytes(), value.as_bytes()]);
+    }
+
+    /// Counts one message that nobody holds.
+    pub fn add_message(&mut self, attempts: u64, payload: &str) {
+        self.messages += 1;
+        self.add(&[b"message", &attempts.to_le_bytes(), payload.as_bytes()]);
     }
 
     fn add(&mut self, parts: &[&[u8]]) {

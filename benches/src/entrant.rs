@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::histogram::Histogram;
 use crate::load::{Load, Work};
-use crate::op::{Ask, Op, Reply};
+use crate::op::{Ask, Held, Op, Reply};
 use crate::peer::{Failure, Peer};
 use crate::place::{self, Ticks};
 use crate::race::Racer;
@@ -22,9 +22,11 @@ pub struct Entrant {
     pub peer: Box<dyn Peer>,
     /// Where its files are.
     folder: PathBuf,
-    load: Load,
+    pub(crate) load: Load,
     /// The number of the next operation, and so the count of those done.
-    next: AtomicU64,
+    pub(crate) next: AtomicU64,
+    /// Messages that were enqueued in place of those that were delivered.
+    pub(crate) made_up: AtomicU64,
 }
 
 /// What one slice showed.
@@ -71,6 +73,7 @@ impl Entrant {
             folder: folder.to_owned(),
             load,
             next: AtomicU64::new(0),
+            made_up: AtomicU64::new(0),
         }
     }
 
@@ -80,6 +83,7 @@ impl Entrant {
     /// # Errors
     /// The first failure of any thread.
     pub fn run_watched(&self, threads: usize, time: Duration, watch: &(dyn Fn() + Sync)) -> Result<Slice, Failure> {
+        self.make_up()?;
         let before = self.counters();
         let started = Instant::now();
         let (elapsed, latency) = self.work_until(self.peer.threads(threads), time, watch)?;
@@ -108,7 +112,9 @@ impl Entrant {
     /// # Errors
     /// What the peer reports.
     pub fn work_count(&self, count: u64) -> Result<(), Failure> {
-        (0..count).try_for_each(|_| self.write(0, self.next.fetch_add(1, Ordering::Relaxed)))
+        let mut held = Vec::new();
+        (0..count).try_for_each(|_| self.one(0, Instant::now(), &mut held).map(drop))?;
+        self.put_down(0, held)
     }
 
     fn counters(&self) -> Counters {
@@ -132,14 +138,19 @@ impl Entrant {
         let barrier = Barrier::new(threads);
         let one = |thread: usize| -> Result<Ran, Failure> {
             let mut latency = Histogram::default();
+            let mut held = Vec::new();
             barrier.wait();
             let started = Instant::now();
             let mut now = started;
             while now - started < time {
-                let took = self.one(thread, now)?;
+                let took = self.one(thread, now, &mut held)?;
                 now = took.1;
                 latency.add((took.1 - took.0).as_nanos() as u64);
                 watch();
+            }
+            if !held.is_empty() {
+                self.put_down(thread, held)?;
+                now = Instant::now();
             }
             Ok((started, now, latency))
         };
@@ -162,9 +173,13 @@ impl Entrant {
 
     /// The next operation, and when it began and ended. Making what is written takes time that is not the peer's; making
     /// what is read takes next to none, less than another look at the clock.
-    fn one(&self, thread: usize, now: Instant) -> Result<(Instant, Instant), Failure> {
+    fn one(&self, thread: usize, now: Instant, held: &mut Vec<Held>) -> Result<(Instant, Instant), Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let begun = match self.load.op(number) {
+            None if self.load.delivers() => {
+                self.deliver(thread, held)?;
+                now
+            }
             None => {
                 self.read(thread, number)?;
                 now
@@ -178,12 +193,6 @@ impl Entrant {
             }
         };
         Ok((begun, Instant::now()))
-    }
-
-    fn write(&self, thread: usize, number: u64) -> Result<(), Failure> {
-        let op = self.load.op(number).ok_or("this load only reads")?;
-        let expected = self.expected_reply(&op);
-        check_reply(number, self.peer.write(thread, op)?, expected)
     }
 
     fn expected_reply(&self, op: &Op) -> Reply {
@@ -225,6 +234,7 @@ impl Racer for Entrant {
     }
 
     fn check(&mut self) -> Result<(), Failure> {
+        self.make_up()?;
         let done = self.next.load(Ordering::Relaxed);
         let Some(found) = self.peer.contents()? else {
             return Ok(());

@@ -89,7 +89,7 @@ impl Grouped {
             }
         }
         let reply = |index: usize| match &outcome {
-            Ok(replies) => replies.get(index).copied().ok_or_else(|| "too few replies".to_owned()),
+            Ok(replies) => replies.get(index).cloned().ok_or_else(|| "too few replies".to_owned()),
             Err(text) => Err(text.clone()),
         };
         for (index, member) in members.iter().enumerate().skip(1) {

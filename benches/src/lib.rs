@@ -7,6 +7,7 @@
 
 pub mod child;
 pub mod contents;
+mod deliver;
 pub mod entrant;
 pub mod group;
 pub mod heat;

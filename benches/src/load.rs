@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::contents::Contents;
-use crate::op::{Ask, First, Move, Op, Step};
+use crate::op::{Ask, First, Message, Move, Op, Step};
 use crate::peer::Failure;
 
 /// The scope of all remembered keys.
@@ -16,6 +16,10 @@ pub const SCOPE: &str = "payments";
 pub const KEEP_DAYS: u64 = 7;
 /// How many states a record goes through, over and over.
 pub const STATES: u64 = 3;
+/// The name and the text of the one header that a message has.
+pub const HEADER: (&str, &str) = ("type", "order.shipped");
+/// Messages that are claimed, and acknowledged, in one commit.
+pub const MESSAGES_IN_LOT: u64 = 100;
 /// Records that one scan reads, or one `read` gets.
 pub const SCANNED: u64 = 1_000;
 /// Gets within one transaction.
@@ -44,10 +48,16 @@ pub enum Work {
     Scan,
     /// One number, the same for all, grows by one.
     Count,
+    /// A message goes into a queue.
+    Enqueue,
+    /// A message is claimed, and then acknowledged.
+    Deliver,
+    /// A lot of messages is acknowledged, and the next one claimed with it.
+    DeliverLots,
 }
 
 /// All of them, with the names that they have in messages between processes.
-const WORKS: [(&str, Work); 8] = [
+const WORKS: [(&str, Work); 11] = [
     ("hot", Work::Hot),
     ("duplicate", Work::Duplicate),
     ("put-if", Work::PutIf),
@@ -56,6 +66,9 @@ const WORKS: [(&str, Work); 8] = [
     ("get-in-read", Work::GetInRead),
     ("scan", Work::Scan),
     ("count", Work::Count),
+    ("enqueue", Work::Enqueue),
+    ("deliver", Work::Deliver),
+    ("deliver-lots", Work::DeliverLots),
 ];
 
 /// The source of operations. Holds no list, so that a process whose memory is measured may have one.
@@ -63,7 +76,8 @@ const WORKS: [(&str, Work); 8] = [
 pub struct Load {
     /// What the operations are.
     pub work: Work,
-    /// How many records exist before the first operation; their keys are the numbers below. At least one.
+    /// How many records exist before the first operation; their keys are the numbers below. At least one. Of messages, how
+    /// many wait before each slice.
     pub records: u64,
     /// Length of every value, in bytes of ASCII.
     pub value_bytes: usize,
@@ -90,15 +104,27 @@ impl Load {
         matches!(self.work, Work::Get | Work::GetInRead | Work::Scan)
     }
 
+    /// Whether it takes messages out of the queue.
+    pub fn delivers(&self) -> bool {
+        matches!(self.work, Work::Deliver | Work::DeliverLots)
+    }
+
+    /// Whether it is about messages.
+    pub fn is_of_messages(&self) -> bool {
+        self.delivers() || self.work == Work::Enqueue
+    }
+
     /// How many results one operation counts for in a rate.
     pub fn results(&self) -> u64 {
         match self.work {
+            Work::DeliverLots => MESSAGES_IN_LOT,
             Work::GetInRead => GETS_IN_READ,
             _ => 1,
         }
     }
 
-    /// What is to be written as number `number`; `None` if this load only reads.
+    /// What is to be written as number `number`; `None` if this load only reads, or what it writes depends on what it was
+    /// handed out.
     pub fn op(&self, number: u64) -> Option<Op> {
         Some(match self.work {
             Work::Hot => Op::Commit(self.step(number)),
@@ -106,7 +132,8 @@ impl Load {
             Work::PutIf => Op::PutIf(self.step(number)),
             Work::Transition => Op::Move(self.move_of(number)),
             Work::Count => Op::Count,
-            Work::Get | Work::GetInRead | Work::Scan => return None,
+            Work::Enqueue => Op::Enqueue(self.message(self.records + number)),
+            Work::Get | Work::GetInRead | Work::Scan | Work::Deliver | Work::DeliverLots => return None,
         })
     }
 
@@ -123,6 +150,14 @@ impl Load {
                 }
             }
             _ => Ask::Get(record(number)),
+        }
+    }
+
+    /// The message with this number; the first is 0.
+    pub fn message(&self, number: u64) -> Message {
+        Message {
+            number,
+            payload: text(mix(number) ^ 4, self.value_bytes),
         }
     }
 
@@ -178,6 +213,9 @@ impl Load {
     }
 
     fn first(&self, number: u64) -> Op {
+        if self.is_of_messages() {
+            return Op::Enqueue(self.message(number));
+        }
         let value = self.first_value(number);
         Op::First(match self.work {
             Work::Transition => First::Order(number, value),
@@ -186,7 +224,8 @@ impl Load {
         })
     }
 
-    /// What a peer holds after operations `0..done`, worked out without any engine.
+    /// What a peer holds after operations `0..done`, worked out without any engine. What was delivered is made up for by as many
+    /// messages.
     pub fn expected(&self, done: u64) -> Contents {
         let mut contents = Contents::default();
         let steps = match self.work {
@@ -194,6 +233,11 @@ impl Load {
             _ => self.done,
         };
         match self.work {
+            Work::Enqueue => self.add_messages(&mut contents, 0..self.records + done),
+            Work::Deliver | Work::DeliverLots => {
+                let gone = done * self.results();
+                self.add_messages(&mut contents, gone..gone + self.records);
+            }
             Work::Transition => self.add_orders(&mut contents, done),
             Work::Count => contents.add_counter(0, done),
             Work::PutIf => self.add_records(&mut contents, done),
@@ -219,6 +263,12 @@ impl Load {
                 _ => self.step(place + (writes - 1) * self.records).value,
             };
             contents.add_record(record, 1 + writes, &value);
+        }
+    }
+
+    fn add_messages(&self, contents: &mut Contents, numbers: std::ops::Range<u64>) {
+        for number in numbers {
+            contents.add_message(0, &self.message(number).payload);
         }
     }
 

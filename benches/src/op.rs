@@ -41,6 +41,26 @@ pub enum First {
     Key([u8; 16]),
 }
 
+/// A message to leave: what a claim of it hands out.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its place among all of them.
+    pub number: u64,
+    /// What is to leave.
+    pub payload: String,
+}
+
+/// A message in somebody's hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whatever the engine finds it by.
+    pub id: u64,
+    /// The number of the claim.
+    pub fence: u64,
+    /// Length of the payload that was handed out.
+    pub bytes: usize,
+}
+
 /// One write, durable as the peer's durability says when it is answered.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -54,17 +74,27 @@ pub enum Op {
     Count,
     /// Part of the filling.
     First(First),
+    /// A message goes into the queue, with one header; it has no key.
+    Enqueue(Message),
+    /// So many of the messages that are due are handed out, in their order: each attempt counted, with a fence of its own.
+    Claim(usize),
+    /// Messages are gone, if the fences are theirs.
+    Ack(Vec<Held>),
+    /// Both in one commit.
+    AckThenClaim(Vec<Held>, usize),
 }
 
 /// What a peer did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// All of it.
     Done,
     /// Nothing, since the key was known; this was remembered with it.
     Repeat(u64),
-    /// Nothing, since the version or the state was another one.
+    /// Nothing, since the version, the state or a fence was another one.
     Conflict,
+    /// These are in the caller's hands.
+    Claimed(Vec<Held>),
 }
 
 /// One read.
@@ -93,6 +123,8 @@ impl Op {
             Op::Commit(step) => step.value.len() + step.extra_value.len(),
             Op::PutIf(step) => step.value.len(),
             Op::First(First::Record(_, value) | First::Order(_, value)) => value.len(),
+            Op::Enqueue(message) => message.payload.len(),
+            Op::Claim(_) | Op::Ack(_) | Op::AckThenClaim(..) => 0,
             Op::Move(_) | Op::Count | Op::First(First::Counter(_) | First::Key(_)) => 0,
         }
     }

@@ -78,6 +78,7 @@ impl Plan {
             Some(Work::Get | Work::GetInRead) => "gets/s",
             Some(Work::Scan) => "scans/s",
             Some(Work::Duplicate) => "answers/s",
+            Some(Work::Enqueue | Work::Deliver | Work::DeliverLots) => "messages/s",
             _ => "commits/s",
         }
     }
@@ -106,6 +107,9 @@ const RECORDS: u64 = 100_000;
 /// So many records of 100 bytes are far below every cache, and so many far above.
 const WARM: u64 = 20_000;
 const LARGE: u64 = 1_000_000;
+/// Messages that wait before each slice, and the length of their payloads.
+const MESSAGES: u64 = 100_000;
+const MESSAGE_BYTES: usize = 200;
 /// Steps that are there to be delivered again.
 const DELIVERED: u64 = 20_000;
 
@@ -157,6 +161,21 @@ pub fn workloads() -> Vec<Workload> {
             races: threads(&[64], |threads| Plan::new(Work::Count, 1, threads)),
         },
         Workload {
+            name: "enqueue",
+            about: "one message for each commit (2 minutes)",
+            races: threads(&[1, 8, 64], |threads| messages(Work::Enqueue, threads)),
+        },
+        Workload {
+            name: "deliver",
+            about: "one message is claimed and then acknowledged, in two commits (2 minutes)",
+            races: threads(&[1, 8, 64], |threads| messages(Work::Deliver, threads)),
+        },
+        Workload {
+            name: "deliver-lots",
+            about: "a hundred messages are acknowledged and the next hundred claimed, in one commit (2 minutes)",
+            races: threads(&[1, 8, 64], |threads| messages(Work::DeliverLots, threads)),
+        },
+        Workload {
             name: "growth",
             about: "the hot commit with 10 thousand, 1 million and 10 million remembered keys (10 minutes and the filling)",
             races: threads(&[1, 8], growth),
@@ -195,6 +214,20 @@ fn hot() -> Vec<Plan> {
         ..Plan::new(Work::Hot, RECORDS, threads)
     }));
     plans
+}
+
+/// Of those who take part, Sprag has queues, and of SQLite a table makes one. A slice is so short that no queue runs dry.
+fn messages(work: Work, threads: usize) -> Plan {
+    let mut plan = Plan {
+        peers: |subject| {
+            subject.durability == crate::peer::Durability::Sync
+                && ["sprag", "sqlite", "sqlite grouped"].contains(&subject.group)
+        },
+        slice: 0.3,
+        ..Plan::new(work, MESSAGES, threads)
+    };
+    plan.loads[0].value_bytes = MESSAGE_BYTES;
+    plan
 }
 
 /// Reading does not depend on how writes are made durable, nor on a group.
@@ -247,7 +280,7 @@ fn growth(threads: usize) -> Plan {
 /// The same, so short that it only shows whether everything works.
 pub fn quick(plan: Plan) -> Plan {
     let shorter = |load: &Load| Load {
-        records: load.records.min(5_000),
+        records: load.records.min(if load.delivers() { 30_000 } else { 5_000 }),
         keys: load.keys / 1000,
         done: load.done.min(1_000),
         ..*load

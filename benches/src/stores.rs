@@ -56,6 +56,7 @@ impl<'p> Stores<'p> {
 /// Says all that the contents depend on, and for the library under test which one made them, since its format may change.
 fn label(subject: &Subject, load: &Load) -> String {
     let kind = match load.work {
+        _ if load.is_of_messages() => "messages",
         Work::Transition => "orders",
         Work::Count => "counter",
         _ => "records",

@@ -34,6 +34,8 @@ pub struct Target {
     pub threads: Option<usize>,
     /// With syncs longer by so many milliseconds.
     pub slow_sync_ms: u64,
+    /// With values of so many bytes.
+    pub value_bytes: u64,
     /// With so many remembered keys, where that matters.
     pub keys: Option<u64>,
     /// What.
@@ -45,8 +47,16 @@ const fn at(workload: &'static str, threads: usize, goal: Goal) -> Target {
         workload,
         threads: Some(threads),
         slow_sync_ms: 0,
+        value_bytes: 100,
         keys: None,
         goal,
+    }
+}
+
+const fn messages(workload: &'static str, threads: usize, times: f64) -> Target {
+    Target {
+        value_bytes: 200,
+        ..at(workload, threads, Goal::Times("sqlite", times))
     }
 }
 
@@ -71,8 +81,8 @@ const fn grown(threads: usize, goal: Goal) -> Target {
     }
 }
 
-/// All of them; each with values of 100 bytes.
-pub const TARGETS: [Target; 20] = [
+/// All of them.
+pub const TARGETS: [Target; 26] = [
     at("hot-commit", 1, Goal::Times("sqlite", 1.5)),
     at("hot-commit", 1, Goal::Times("floor", 0.9)),
     at("hot-commit", 8, Goal::Times("sqlite", 4.0)),
@@ -88,6 +98,12 @@ pub const TARGETS: [Target; 20] = [
     always("get", Goal::Times("sqlite", 1.0)),
     always("get-in-read", Goal::Times("sqlite", 1.0)),
     always("scan", Goal::Times("sqlite", 1.5)),
+    messages("enqueue", 1, 1.5),
+    messages("enqueue", 8, 4.0),
+    messages("deliver", 1, 1.5),
+    messages("deliver", 8, 4.0),
+    messages("deliver-lots", 1, 1.5),
+    messages("deliver-lots", 8, 4.0),
     grown(1, Goal::OfFewestKeys(0.8)),
     grown(8, Goal::OfFewestKeys(0.8)),
     grown(8, Goal::Times("sqlite", 4.0)),
@@ -135,7 +151,7 @@ impl Target {
         self.workload == workload
             && self.threads.is_none_or(|threads| threads == heat.pace.threads)
             && fact("slow_sync_ms") == Some(self.slow_sync_ms)
-            && fact("value_bytes") == Some(100)
+            && fact("value_bytes") == Some(self.value_bytes)
             && (self.keys.is_none() || self.keys == fact("keys"))
     }
 

@@ -86,6 +86,7 @@ impl Pages {
                 }
                 _ => return Reply::Conflict,
             },
+            Op::Enqueue(_) | Op::Claim(_) | Op::Ack(_) | Op::AckThenClaim(..) => return Reply::Conflict,
             Op::Count if third && lazy == Lazy::EveryThirdCount => {}
             Op::Count => self.counter = self.counter.map(|count| count + 1),
             Op::First(First::Record(id, value)) => {

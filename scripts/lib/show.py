@@ -14,6 +14,15 @@ WORKLOADS = {
     "get": ("Read by key", "One record by its key, at random."),
     "scan": ("Scan", "1,000 records in the order of their keys, from a random place."),
     "hot-record": ("One hot record", "All threads write the same record, durably; each commit must see the one before."),
+    "enqueue": ("Enqueue", "One message goes into a queue, durably."),
+    "deliver": (
+        "Deliver",
+        "One message is claimed, with its attempt counted and a fence, and then acknowledged: two durable commits.",
+    ),
+    "deliver-lots": (
+        "Deliver in lots",
+        "A hundred messages are acknowledged and the next hundred claimed, in one durable commit.",
+    ),
     "growth": ("Growth", "The hot commit in a store that remembers so many keys already."),
 }
 

@@ -9,9 +9,13 @@ use serde::de::DeserializeOwned;
 use super::{Bincode, Codec, varint};
 use crate::error::{Error, ErrorKind, Result};
 
+/// Most things are no longer, so that their bytes are moved at most once.
+const BYTES_EXPECTED: usize = 96;
+
 /// The bytes of `thing` under `key`.
 pub(crate) fn seal<T: Serialize>(key: &[u8], thing: &T) -> Result<Vec<u8>> {
-    let mut out = vec![0; 4];
+    let mut out = Vec::with_capacity(BYTES_EXPECTED);
+    out.extend_from_slice(&[0; 4]);
     Bincode::encode(thing, &mut out)?;
     stamp(key, &mut out);
     Ok(out)
@@ -28,7 +32,7 @@ pub(crate) fn open<T: DeserializeOwned>(key: &[u8], bytes: &[u8], what: &str) ->
 
 /// The bytes of `thing` and of `behind` under `key`.
 pub(crate) fn seal_before<T: Serialize>(key: &[u8], thing: &T, behind: &[u8]) -> Result<Vec<u8>> {
-    let mut head = Vec::new();
+    let mut head = Vec::with_capacity(BYTES_EXPECTED);
     Bincode::encode(thing, &mut head)?;
     let mut out = Vec::with_capacity(4 + varint::BYTES_MAX + head.len() + behind.len());
     out.extend_from_slice(&[0; 4]);

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
 use std::fmt;
+#[cfg(feature = "json")]
 use std::io;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -114,10 +115,9 @@ impl Codec for Bincode {
 
     fn encode<V: Serialize + ?Sized>(value: &V, out: &mut Vec<u8>) -> Result<()> {
         bounded(out, |sink| {
-            bincode::serde::encode_into_std_write(value, sink, bincode::config::standard()).map_err(|cause| {
+            bincode::serde::encode_into_writer(value, sink, bincode::config::standard()).map_err(|cause| {
                 Error::with_source(ErrorKind::Invalid, "value cannot be encoded, codec=bincode", cause)
-            })?;
-            Ok(())
+            })
         })
     }
 
@@ -188,19 +188,30 @@ struct Sink<'a> {
     full: bool,
 }
 
+impl Sink<'_> {
+    /// `None` if there is no room.
+    fn take(&mut self, bytes: &[u8]) -> Option<()> {
+        let left = self.left.checked_sub(bytes.len());
+        self.full |= left.is_none();
+        self.left = left?;
+        self.out.extend_from_slice(bytes);
+        Some(())
+    }
+}
+
+/// Without a detour over `io::Write`, which costs as much again as the bytes.
+impl bincode::enc::write::Writer for &mut Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.take(bytes)
+            .ok_or(bincode::error::EncodeError::Other("value too large"))
+    }
+}
+
+#[cfg(feature = "json")]
 impl io::Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.left.checked_sub(bytes.len()) {
-            Some(left) => {
-                self.left = left;
-                self.out.extend_from_slice(bytes);
-                Ok(bytes.len())
-            }
-            None => {
-                self.full = true;
-                Err(io::Error::other("value too large"))
-            }
-        }
+        self.take(bytes).ok_or_else(|| io::Error::other("value too large"))?;
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

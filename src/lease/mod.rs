@@ -26,16 +26,30 @@ const FENCE: u8 = b'f';
 /// How far the fences of a restored store begin above those of its backup: what was claimed behind the backup has none of them.
 const FENCES_OF_A_RESTORE: u64 = 1 << 32;
 
-/// The next fence, which is above every one given before.
-///
-/// # Errors
-/// `Full` if none is left; `Corrupt`, `Io`.
-pub(crate) fn next_fence(txn: &mut Txn) -> Result<u64> {
-    let fence = last_fence(txn)?
-        .checked_add(1)
-        .ok_or_else(|| Error::new(ErrorKind::Full, "no fence is left"))?;
-    put_last_fence(txn, fence);
-    Ok(fence)
+/// Gives fences, each above every one given before. They count once they are [`keep`](Fences::keep)t.
+#[must_use = "fences that are not kept are given again"]
+pub(crate) struct Fences {
+    last: u64,
+}
+
+impl Fences {
+    /// # Errors
+    /// `Corrupt`, `Io`.
+    pub(crate) fn of(txn: &Txn) -> Result<Fences> {
+        Ok(Fences { last: last_fence(txn)? })
+    }
+
+    /// # Errors
+    /// `Full` if none is left.
+    pub(crate) fn next(&mut self) -> Result<u64> {
+        let next = self.last.checked_add(1);
+        self.last = next.ok_or_else(|| Error::new(ErrorKind::Full, "no fence is left"))?;
+        Ok(self.last)
+    }
+
+    pub(crate) fn keep(self, txn: &mut Txn) {
+        put_last_fence(txn, self.last);
+    }
 }
 
 /// The last fence that was given; 0 before the first.

@@ -20,9 +20,10 @@ use crate::codec::sealed;
 use crate::codec::time::wall_time;
 use crate::engine::Bytes;
 use crate::error::Result;
+use crate::lease::Fences;
 use crate::limits::CLAIM_BYTES_MAX;
+use crate::random;
 use crate::txn::Txn;
-use crate::{lease, random};
 
 /// How many entries one transaction counts or lets expire, so that none takes long.
 pub(super) const AT_ONCE: usize = 1000;
@@ -81,6 +82,11 @@ pub(crate) fn next_due_ns(txn: &Txn, queue: u32) -> Result<Option<i64>> {
     let tally = read_tally(txn, queue)?;
     if tally.paused_since_ns.is_some() || tally.waiting == 0 {
         return Ok(None);
+    }
+    let now_ns = txn.now().schedule_ns;
+    if tally.ready > 0 && tally.counted <= Mark::end_of(now_ns) {
+        // The first one is due; when it became so is asked of the statistics only.
+        return Ok(Some(now_ns));
     }
     let first = waiting(txn, queue, tally.head, Mark::end_of(i64::MAX), 1)?;
     Ok(first.first().map(|(mark, _)| mark.due_ns))
@@ -190,6 +196,7 @@ impl<'t> Line<'t> {
         }
         let (mut bytes, mut expired) = (0, 0);
         let kept_until_ns = kept_ns.map(|kept| self.at.now_ns.saturating_add_unsigned(kept));
+        let mut fences = Fences::of(self.txn)?;
         'look: while taken.len() < n && expired < AT_ONCE && bytes < CLAIM_BYTES_MAX {
             let due = self.due(n - taken.len())?;
             if due.is_empty() {
@@ -199,7 +206,7 @@ impl<'t> Line<'t> {
                 let row = self.row(id)?.ok_or_else(|| damaged("row of a message"))?;
                 let (body, payload) = self.body(id)?;
                 self.tally.head = mark;
-                let fence = lease::next_fence(self.txn)?;
+                let fence = fences.next()?;
                 let claimed = decide_claim(&row, body.expires_ns, fence, kept_until_ns, self.at);
                 let attempt = claimed.attempts;
                 let is_out = claimed.stand == Stand::Claimed;
@@ -227,6 +234,9 @@ impl<'t> Line<'t> {
                     continue 'look;
                 }
             }
+        }
+        if !taken.is_empty() || expired > 0 {
+            fences.keep(self.txn);
         }
         Ok(taken)
     }

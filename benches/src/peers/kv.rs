@@ -166,6 +166,7 @@ fn apply(tx: &mut dyn Writing, op: &Op) -> Result<Reply, Failure> {
             tx.put(Space::Counters, &key, &(number_le(&found)? + 1).to_le_bytes())?;
         }
         Op::First(first) => put_first(tx, first)?,
+        Op::Enqueue(_) | Op::Claim(_) | Op::Ack(_) | Op::AckThenClaim(..) => return Err("it has no queue".into()),
     }
     Ok(Reply::Done)
 }

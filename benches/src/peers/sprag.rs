@@ -1,15 +1,17 @@
 //! Sprag with its defaults: a remembered key around a conditional write and one more record.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::sprag::{
-    Condition, Keep, Keys, Level, Once, OnceKey, Options, Store, Table, Transitioned, WriteTx, Written, limits,
+    Bincode, Claim, Codec, Condition, Keep, Keys, Level, Once, OnceKey, Options, Outgoing, Queue, Settled, Store,
+    Table, Transitioned, WriteTx, Written, limits,
 };
 
 use crate::contents::Contents;
-use crate::load::{KEEP_DAYS, SCOPE};
-use crate::op::{Ask, First, Op, Reply, See, Step};
+use crate::load::{HEADER, KEEP_DAYS, SCOPE};
+use crate::op::{Ask, First, Held, Message, Op, Reply, See, Step};
 use crate::peer::{Durability, Failure, Peer, Setup, Subject};
 
 ::sprag::machine! {
@@ -30,6 +32,9 @@ const RECORDS: Table<u64, String> = Table::new("records");
 const EXTRAS: Table<u64, String> = Table::new("extras");
 const ORDERS: Table<u64, String, OrderState> = Table::new("orders");
 const COUNTERS: Table<u64, u64> = Table::new("counters");
+const MAIL: Queue<String> = Queue::new("mail");
+/// Messages that are looked at in one go.
+const PAGE: usize = 10_000;
 const STATES: [OrderState; 3] = [OrderState::New, OrderState::Packed, OrderState::Shipped];
 /// Well below what one commit may hold.
 const LOT_BYTES: usize = 400_000;
@@ -71,6 +76,8 @@ pub const BUFFERED: Subject = Subject {
 #[derive(Debug)]
 struct Sprag {
     store: Store,
+    /// What each thread has in its hands.
+    claims: Vec<Mutex<Vec<Claim<String>>>>,
 }
 
 impl Sprag {
@@ -82,12 +89,30 @@ impl Sprag {
             .log_half_bytes(half)
             .cache_bytes(super::cache_bytes(setup))
             .open_or_create(folder.join(FILE))?;
-        Ok(Box::new(Sprag { store }))
+        let claims = (0..setup.threads).map(|_| Mutex::default()).collect();
+        Ok(Box::new(Sprag { store, claims }))
+    }
+
+    /// The messages that a thread holds. An engine of ours finds them by more than their numbers.
+    fn take(&self, thread: usize, held: &[Held]) -> Result<Vec<Claim<String>>, Failure> {
+        let mut own = self.claims[thread].lock().unwrap_or_else(PoisonError::into_inner);
+        let claims = std::mem::take(&mut *own);
+        let theirs = held.iter().map(|one| (one.id, one.fence));
+        if claims.iter().map(|claim| (claim.id().get(), claim.fence())).eq(theirs) {
+            return Ok(claims);
+        }
+        Err("the thread holds other messages than these".into())
+    }
+
+    fn hand_out(&self, thread: usize, claims: Vec<Claim<String>>) -> Result<Reply, Failure> {
+        let held = claims.iter().map(held_of).collect::<Result<_, Failure>>()?;
+        *self.claims[thread].lock().unwrap_or_else(PoisonError::into_inner) = claims;
+        Ok(Reply::Claimed(held))
     }
 }
 
 impl Peer for Sprag {
-    fn write(&self, _thread: usize, op: Op) -> Result<Reply, Failure> {
+    fn write(&self, thread: usize, op: Op) -> Result<Reply, Failure> {
         match op {
             Op::Commit(step) => {
                 let answer = self.store.once(&key(&step.key), |tx| commit(tx, &step))?;
@@ -102,6 +127,28 @@ impl Peer for Sprag {
                 let (from, to) = (state(to_move.from)?, state(to_move.to)?);
                 let moved = self.store.transition(ORDERS, &to_move.record, from, to)?;
                 Ok(done_if(matches!(moved, Transitioned::Applied(_))))
+            }
+            Op::Enqueue(message) => {
+                self.store.enqueue(MAIL, outgoing(&message))?;
+                Ok(Reply::Done)
+            }
+            Op::Claim(count) => self.hand_out(thread, self.store.claim(MAIL, count)?),
+            Op::Ack(held) => {
+                let mut claims = self.take(thread, &held)?;
+                let settled = match claims.pop() {
+                    Some(one) if claims.is_empty() => self.store.ack(one)? == Settled::Done,
+                    last => self.store.write(|tx| ack(tx, claims.into_iter().chain(last)))?,
+                };
+                Ok(done_if(settled))
+            }
+            Op::AckThenClaim(held, count) => {
+                let claims = self.take(thread, &held)?;
+                let (settled, next) = self.store.write_then_claim(MAIL, count, |tx| ack(tx, claims))?;
+                if settled {
+                    self.hand_out(thread, next)
+                } else {
+                    Ok(Reply::Conflict)
+                }
             }
             Op::Count | Op::First(_) => self.store.write(|tx| apply(tx, &op)),
         }
@@ -185,6 +232,18 @@ impl Peer for Sprag {
                 let (id, record) = item?;
                 contents.add_counter(id, record.value);
             }
+            let mut after = None;
+            while tx.queue_stats(MAIL.name())?.is_some() {
+                let page = tx.messages(MAIL.name(), after, PAGE)?;
+                for info in &page {
+                    let payload = <Bincode as Codec>::decode::<String>(&info.payload)?;
+                    contents.add_message(u64::from(info.attempts), &payload);
+                }
+                match page.last() {
+                    Some(last) => after = Some(last.id),
+                    None => break,
+                }
+            }
             for item in tx.remembered_keys(Some(SCOPE))? {
                 contents.add_key(&item?.key);
             }
@@ -211,6 +270,29 @@ fn replied(answer: Once<u64>) -> Reply {
         Once::First(_) => Reply::Done,
         Once::Repeat { result, .. } => Reply::Repeat(result),
     }
+}
+
+/// The number, the fence and the length of what was handed out, which is read for it.
+fn held_of(claim: &Claim<String>) -> Result<Held, Failure> {
+    Ok(Held {
+        id: claim.id().get(),
+        fence: claim.fence(),
+        bytes: claim.message()?.len(),
+    })
+}
+
+fn outgoing(message: &Message) -> Outgoing<'_, String> {
+    Outgoing::of(&message.payload).header(HEADER.0, HEADER.1)
+}
+
+/// Whether all of them were still held.
+fn ack(tx: &mut WriteTx<'_>, claims: impl IntoIterator<Item = Claim<String>>) -> Result<bool, Failure> {
+    for claim in claims {
+        if tx.ack(claim)? != Settled::Done {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// An error, and with it nothing of the step, if the version is another one.
@@ -248,6 +330,10 @@ fn apply(tx: &mut WriteTx<'_>, op: &Op) -> Result<Reply, Failure> {
         Op::First(First::Counter(id)) => {
             tx.put(COUNTERS, id, &0)?;
         }
+        Op::Enqueue(message) => {
+            tx.enqueue(MAIL, outgoing(message))?;
+        }
+        Op::Claim(_) | Op::Ack(_) | Op::AckThenClaim(..) => return Err("not part of a lot".into()),
         Op::First(First::Key(new)) => return Ok(replied(tx.once(&key(new), |_| Ok::<_, Failure>(0))?)),
     }
     Ok(Reply::Done)

@@ -2,18 +2,20 @@
 //!
 //! Everything is set in its favour that a careful user would set: cached prepared statements, also for begin and
 //! commit; `BEGIN IMMEDIATE`, so that nobody has to upgrade a lock; the key table without a row id, so that a key costs
-//! one B-tree; no index by end of keep, which a user needs who ever wants to delete a key; the cache that Sprag has.
+//! one B-tree; no index by end of keep, which a user needs who ever wants to delete a key; the cache that Sprag has. A queue is a
+//! table with an index of the messages that nobody holds; no index of those that somebody does, which a user needs who ever
+//! wants to take one from a worker that died, and fences that grow for each message alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, params};
 
 use crate::contents::Contents;
 use crate::group::Grouped as Group;
-use crate::load::{KEEP_DAYS, SCOPE};
-use crate::op::{Ask, First, Op, Reply, See};
+use crate::load::{HEADER, KEEP_DAYS, SCOPE};
+use crate::op::{Ask, First, Held, Message, Op, Reply, See};
 use crate::peer::{Durability, Failure, LOT_BYTES, Peer, Setup, Subject};
 
 const FILE: &str = "sqlite.db";
@@ -26,7 +28,12 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS extras (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, value TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, status TEXT NOT NULL,
                                        value TEXT NOT NULL);
-    CREATE TABLE IF NOT EXISTS counters (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, count INTEGER NOT NULL);";
+    CREATE TABLE IF NOT EXISTS counters (id INTEGER PRIMARY KEY, version INTEGER NOT NULL, count INTEGER NOT NULL);
+    CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, queue TEXT NOT NULL, due INTEGER NOT NULL,
+                                         state INTEGER NOT NULL, attempts INTEGER NOT NULL, fence INTEGER NOT NULL,
+                                         key BLOB, headers TEXT NOT NULL, payload TEXT NOT NULL, effect_id BLOB NOT NULL,
+                                         enqueued_at INTEGER NOT NULL);
+    CREATE INDEX IF NOT EXISTS ready ON messages (queue, due, id) WHERE state = 0;";
 const PUT_IF: &str = "UPDATE records SET version = version + 1, value = ?3 WHERE id = ?1 AND version = ?2";
 const REMEMBER: &str = "INSERT INTO keys (scope, key, ends, result) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const REMEMBERED: &str = "SELECT result FROM keys WHERE scope = ?1 AND key = ?2";
@@ -36,6 +43,14 @@ const MOVE: &str = "UPDATE orders SET version = version + 1, status = ?3 WHERE i
 const COUNT: &str = "UPDATE counters SET version = version + 1, count = count + 1 WHERE id = 0";
 const GET: &str = "SELECT id, version, value FROM records WHERE id = ?1";
 const SCAN: &str = "SELECT id, version, value FROM records WHERE id >= ?1 ORDER BY id LIMIT ?2";
+const ENQUEUE: &str =
+    "INSERT INTO messages (queue, due, state, attempts, fence, headers, payload, effect_id, enqueued_at)
+                       VALUES ('mail', ?1, 0, 0, 0, ?2, ?3, randomblob(16), ?1)";
+const CLAIM: &str = "UPDATE messages SET state = 1, attempts = attempts + 1, fence = fence + 1, due = ?1 + 30000
+                     WHERE id IN (SELECT id FROM messages WHERE queue = 'mail' AND state = 0 AND due <= ?1
+                                  ORDER BY due, id LIMIT ?2)
+                     RETURNING id, fence, attempts, key, headers, payload, effect_id, enqueued_at";
+const ACK: &str = "DELETE FROM messages WHERE id = ?1 AND fence = ?2 AND state = 1";
 const STATES: [&str; 3] = ["new", "packed", "shipped"];
 /// Any fixed moment does: nothing expires during a run.
 const ENDS: u64 = 1_767_225_600 + KEEP_DAYS * 86_400;
@@ -176,6 +191,11 @@ impl Peer for Sqlite {
             while let Some(row) = rows.next()? {
                 contents.add_counter(row.get(0)?, row.get(1)?);
             }
+            let mut statement = connection.prepare("SELECT attempts, payload FROM messages WHERE state = 0")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                contents.add_message(row.get(0)?, row.get_ref(1)?.as_str()?);
+            }
             Ok(Some(contents))
         })
     }
@@ -229,8 +249,54 @@ fn apply(connection: &Connection, op: &Op) -> Result<Reply, Failure> {
         }
         Op::Count => run(COUNT, &[])?,
         Op::First(first) => put_first(connection, first)?,
+        Op::Enqueue(message) => enqueue(connection, message)?,
+        Op::Claim(count) => return claim(connection, *count),
+        Op::Ack(held) => usize::from(ack(connection, held)?),
+        Op::AckThenClaim(held, count) if ack(connection, held)? => return claim(connection, *count),
+        Op::AckThenClaim(..) => 0,
     };
     Ok(if done == 1 { Reply::Done } else { Reply::Conflict })
+}
+
+fn now_ms() -> Result<i64, Failure> {
+    Ok(i64::try_from(
+        SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis(),
+    )?)
+}
+
+fn enqueue(connection: &Connection, message: &Message) -> Result<usize, Failure> {
+    let headers = format!("{}: {}", HEADER.0, HEADER.1);
+    let mut statement = connection.prepare_cached(ENQUEUE)?;
+    Ok(statement.execute(params![now_ms()?, headers, message.payload])?)
+}
+
+/// Reads what a worker needs of each message.
+fn claim(connection: &Connection, count: usize) -> Result<Reply, Failure> {
+    let mut statement = connection.prepare_cached(CLAIM)?;
+    let mut rows = statement.query(params![now_ms()?, count])?;
+    let mut held = Vec::with_capacity(count);
+    while let Some(row) = rows.next()? {
+        let payload: String = row.get(5)?;
+        let _: (u32, Option<Vec<u8>>, String) = (row.get(2)?, row.get(3)?, row.get(4)?);
+        let _: ([u8; 16], i64) = (row.get(6)?, row.get(7)?);
+        held.push(Held {
+            id: row.get(0)?,
+            fence: row.get(1)?,
+            bytes: payload.len(),
+        });
+    }
+    Ok(Reply::Claimed(held))
+}
+
+/// Whether all of them were still held.
+fn ack(connection: &Connection, held: &[Held]) -> Result<bool, Failure> {
+    let mut statement = connection.prepare_cached(ACK)?;
+    for one in held {
+        if statement.execute(params![one.id, one.fence])? != 1 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn put_first(connection: &Connection, first: &First) -> Result<usize, Failure> {
