@@ -7,6 +7,7 @@ mod faults;
 mod listings;
 mod machines;
 mod manual;
+mod outbox;
 #[cfg(target_os = "linux")]
 mod read_only;
 #[cfg(target_os = "linux")]
