@@ -3,6 +3,8 @@
 mod claims;
 mod dead;
 mod messages;
+#[cfg(unix)]
+mod page;
 mod refused;
 mod watch;
 
