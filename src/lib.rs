@@ -183,6 +183,8 @@ mod guide {
     mod operations {}
     #[doc = include_str!("../docs/guide/outbox.md")]
     mod outbox {}
+    #[doc = include_str!("../docs/guide/outbox-shell.md")]
+    mod outbox_shell {}
     #[doc = include_str!("../docs/guide/own-index.md")]
     mod own_index {}
     #[doc = include_str!("../docs/guide/README.md")]

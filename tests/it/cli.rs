@@ -8,6 +8,7 @@ mod listings;
 mod machines;
 mod manual;
 mod messages;
+mod outbox;
 #[cfg(target_os = "linux")]
 mod read_only;
 #[cfg(target_os = "linux")]

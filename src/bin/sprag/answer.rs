@@ -76,7 +76,7 @@ impl Answer {
             return ExitCode::from(self.code);
         };
         match self.work {
-            Work::Read => fail(&Failure::io("write the answer to stdout", None, &cause), json),
+            Work::Read => fail(&Failure::unwritten(&cause), json),
             Work::Write => {
                 // What was done stays done, and a caller who is told of an error would do it again.
                 self.tell_noted(&cause, json);
@@ -132,9 +132,10 @@ impl Lines {
         Ok(Answer::written())
     }
 
-    fn flush(&mut self) -> Result<(), Failure> {
+    /// Writes the lines that there are, for those who wait for them.
+    pub fn flush(&mut self) -> Result<(), Failure> {
         let lines = std::mem::take(&mut self.out);
-        write_out(&lines).map_err(|cause| Failure::io("write the answer to stdout", None, &cause))
+        write_out(&lines).map_err(|cause| Failure::unwritten(&cause))
     }
 }
 
@@ -155,20 +156,30 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// Whether a terminal does something at this character instead of showing it. Those of the second kind end a line or turn its
+/// direction where they are obeyed.
+pub fn is_obeyed(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A text from outside as people are shown it: each control character as its number.
 pub fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        // Those of the second kind end a line or turn its direction where they are obeyed.
-        if character.is_control()
-            || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-        {
+        if is_obeyed(character) {
             out.extend(character.escape_default());
         } else {
             out.push(character);
         }
     }
     out
+}
+
+/// A time that passed or is left, as text: whole seconds, or what there is below one.
+pub fn span_text(span: Duration) -> String {
+    let whole = Duration::from_secs(span.as_secs());
+    humantime::format_duration(if whole.is_zero() { span } else { whole }).to_string()
 }
 
 /// A wall time as text. Times before 1970, which only a wrong clock gives, as their distance.

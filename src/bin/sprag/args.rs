@@ -10,6 +10,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sprag::{Condition, DynKey, Keep, KeyKind, OnceKey};
 
 use crate::help;
+use crate::outbox;
 
 /// A store in one file, in which a step is safe to run again.
 ///
@@ -17,8 +18,8 @@ use crate::help;
 /// causes, or with --json one JSON object on stderr; stdout is empty then. scan, tables, keys and check print a line for each thing
 /// they find, with --json an object, as they find it; an error then comes behind them. What stands in all is listed below.
 ///
-/// Commands that only read (get, scan, tables, machine, keys, stats, check, backup, export) write no byte of it, and work while another process has the
-/// file open.
+/// Commands that only read (get, scan, tables, machine, keys, stats, check, backup, export; outbox list, show, dead, watch) write no byte of
+/// it, and work while another process has the file open.
 #[derive(Debug, Parser)]
 #[command(name = "sprag", version, after_help = help::EXITS, after_long_help = help::top())]
 pub struct Cli {
@@ -139,6 +140,9 @@ pub enum Command {
     /// Take in what export printed, into an empty store. A repeat goes on where it stopped.
     #[command(after_help = help::IMPORT, after_long_help = help::IMPORT)]
     Import(ImportArgs),
+    /// Queues of messages that leave exactly with the work: put in, claim and answer, look, deliver dead letters again.
+    #[command(subcommand, after_help = outbox::help::OUTBOX, after_long_help = outbox::help::OUTBOX)]
+    Outbox(outbox::args::OutboxCommand),
     /// The clock that remembered keys end by.
     #[command(subcommand, after_help = help::CLOCK, after_long_help = help::CLOCK)]
     Clock(ClockCommand),
@@ -460,10 +464,10 @@ fn once_name(text: &str) -> Result<OnceName, String> {
     })
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(Keep::For(time)) => Ok(time),
-        Ok(Keep::Forever) => Err("a wait has an end".to_owned()),
+        Ok(Keep::Forever) => Err("this one has an end: not forever".to_owned()),
         Err(cause) => Err(cause.to_string()),
     }
 }

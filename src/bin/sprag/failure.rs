@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use serde::Serialize;
-use sprag::{DynKey, ErrorKind, Found};
+use sprag::{DynKey, ErrorKind, Found, Receipt};
 
 use crate::answer::{plain, time_text};
 
@@ -135,6 +135,24 @@ impl Failure {
         )
     }
 
+    pub fn no_queue(queue: &str) -> Failure {
+        Failure::new("no_queue", 4, format!("there is no such queue, queue={queue}"))
+    }
+
+    pub fn no_message(queue: &str, id: u64) -> Failure {
+        let message = format!("there is no such message: it is gone, or never was, queue={queue}, id={id}");
+        Failure::new("no_message", 4, message)
+    }
+
+    /// The claim is not the last one of its message, or the message is gone.
+    pub fn stale(receipt: Receipt) -> Failure {
+        let message = format!(
+            "the claim is superseded: somebody else has claimed the message since, or it is gone; nothing was changed, \
+             receipt={receipt}"
+        );
+        Failure::new("stale", 3, message)
+    }
+
     pub fn conflict(found: &Found) -> Failure {
         let message = match found.version() {
             Some(version) => format!("the condition does not hold, found_version={version}"),
@@ -202,6 +220,16 @@ impl Failure {
     fn with_found(mut self, found: &Found) -> Failure {
         self.0.found = Some(FoundRecord::new(found));
         self
+    }
+
+    /// The answer of a command cannot be written.
+    pub fn unwritten(cause: &io::Error) -> Failure {
+        Failure::io("write the answer to stdout", None, cause)
+    }
+
+    /// Whether to call again is all there is to do.
+    pub fn is_busy(&self) -> bool {
+        self.0.code == 5
     }
 
     pub fn code(&self) -> u8 {

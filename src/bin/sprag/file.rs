@@ -9,6 +9,7 @@ use sprag::{Options, ReadTx, Stats, Store, TableInfo};
 use crate::answer::{Answer, Lines, Work, plain, time_text};
 use crate::args::InitArgs;
 use crate::failure::Failure;
+use crate::outbox::show::{Figures, figures};
 
 /// A store that is written to, closed when it is dropped: what is in the base has checksums of its own, and what is only in
 /// the log could lose its last commit to a bad sector unseen.
@@ -94,6 +95,7 @@ struct ShownStats {
     highest_wall_ns: i64,
     highest_wall: String,
     tables: Vec<ShownTable>,
+    queues: Vec<Figures>,
 }
 
 #[derive(Serialize)]
@@ -194,6 +196,7 @@ pub fn stats(store: &Store, file: &Path, json: bool) -> Result<Answer, Failure> 
         highest_wall_ns,
         highest_wall: wall_text(highest_wall_ns),
         tables,
+        queues: figures(store, None)?,
     };
     Answer::new(json, Work::Read, &shown, || stats_text(&shown))
 }
@@ -213,6 +216,7 @@ fn stats_text(shown: &ShownStats) -> String {
         *line = plain(line);
     }
     lines.extend(shown.tables.iter().map(ShownTable::text));
+    lines.extend(shown.queues.iter().map(Figures::text));
     lines.join("\n")
 }
 

@@ -13,8 +13,8 @@ Exit codes:
   0  done: applied, or nothing to do (repeat, unchanged, already there, already gone); the word is on stdout
   1  check: something was found; demo: a row is not as expected
   2  usage, an invalid argument, or something too large
-  3  a condition does not hold, a transition is refused, or a remembered key belongs to another request
-  4  there is no such file, table, record or machine
+  3  a condition does not hold, a transition is refused, a remembered key belongs to another request, or a claim is stale
+  4  there is no such file, table, record, machine, queue or message
   5  another process has the file open; commands that only read work nevertheless
   6  not a store, a newer format, corrupt, another kind of table, or a value that is not what its table says
   7  no room, an I/O error, or read-only: nothing was written
@@ -46,7 +46,7 @@ With --json, one object on one line of stdout:
   forget       {\"outcome\":\"applied\" or \"already gone\"}
   sweep        {\"outcome\":\"applied\",\"keys\":..}
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
-               \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..]}
+               \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..],\"queues\":[that of outbox list, ..]}
   check        {\"place\":{..},\"rule\":..,\"says\":..,\"seen\":..}, a line for each finding; \"place\" has \"region\" and \"offset\", or
                some of \"table\", \"key\", \"scope\" and \"space\"; at the end
                {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,
@@ -57,6 +57,7 @@ With --json, one object on one line of stdout:
   export       with and without --json, lines of JSON (see help export)
   import       {\"outcome\":\"imported\", \"completed\" or \"already imported\",\"tables\":..,\"records\":..,
                \"remembered_keys\":..}
+  outbox       {\"outcome\":..} and what belongs to it, or a line for each queue or message (see help outbox and its verbs)
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
   completions  {\"shell\":..,\"script\":..}
   man          {\"command\":..,\"page\":..}
@@ -68,8 +69,8 @@ An error is one object on stderr: {\"error\":{\"kind\":..,\"message\":..,\"cause
 Its kinds, by exit code:
   2  usage, invalid, too_large
   3  conflict and refused, with \"found\":{\"version\":..,\"state\":..}; refused also with \"why\":.. (see help transition);
-     mismatch, with \"remembered\":{\"first_at\":..}; too_old
-  4  not_found (a file), no_table, no_record, no_machine
+     mismatch, with \"remembered\":{\"first_at\":..}; too_old; stale
+  4  not_found (a file), no_table, no_record, no_machine, no_queue, no_message
   5  busy
   6  not_a_store, newer_format, corrupt, schema, decode
   7  full, read_only, io, closed
@@ -390,7 +391,7 @@ Exit codes:
   8  the outcome of the batch that the error names is not known; apply it again";
 
 pub const STATS: &str = "\
-The fields of --json are listed by sprag help.
+The fields of --json are listed by sprag help. Behind the tables stand the queues, as outbox list prints them.
 
 Exit codes:
   0  printed

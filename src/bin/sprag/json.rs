@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Serialize as _, Serializer};
 use serde_json::value::RawValue;
 
+use crate::answer::is_obeyed;
 use crate::failure::Failure;
 
 /// A text as a JSON text.
@@ -25,6 +26,19 @@ pub fn one_line(value: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(value)
     }
+}
+
+/// The same without what a terminal would obey. It can only stand inside of texts, where its number means the same.
+pub fn printable(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for character in one_line(value).chars() {
+        if is_obeyed(character) {
+            out.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            out.push(character);
+        }
+    }
+    out
 }
 
 /// Writes a value as [`one_line`] has it into an object that is one line.

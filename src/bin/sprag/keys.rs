@@ -1,12 +1,11 @@
 //! `keys`, `forget`, `sweep`: what a store remembers.
 
 use std::io::{self, IsTerminal as _};
-use std::time::Duration;
 
 use serde::Serialize;
 use sprag::{DynKey, RememberedKey, Store, limits};
 
-use crate::answer::{Answer, Lines, Work, time_text};
+use crate::answer::{Answer, Lines, Work, span_text, time_text};
 use crate::args::OnceName;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -38,7 +37,8 @@ pub fn list(store: &Store, scope: Option<&str>, json: bool) -> Result<Answer, Fa
     let outcome = store.read(|tx| {
         for found in tx.remembered_keys(scope)? {
             let found = found?;
-            let left = left_text(found.remembered.left());
+            // At least so long.
+            let left = found.remembered.left().map_or_else(|| "forever".to_owned(), span_text);
             let shown = ShownKey::new(found);
             let ShownKey {
                 scope, key, first_at, ..
@@ -50,15 +50,6 @@ pub fn list(store: &Store, scope: Option<&str>, json: bool) -> Result<Answer, Fa
     });
     drop(progress);
     lines.finish(outcome)
-}
-
-/// At least this long: whole seconds, or what there is below one.
-fn left_text(left: Option<Duration>) -> String {
-    match left {
-        None => "forever".to_owned(),
-        Some(left) if left < Duration::from_secs(1) => humantime::format_duration(left).to_string(),
-        Some(left) => humantime::format_duration(Duration::from_secs(left.as_secs())).to_string(),
-    }
 }
 
 #[derive(Serialize)]

@@ -16,6 +16,7 @@ mod json;
 mod keys;
 mod machine;
 mod manual;
+mod outbox;
 mod progress;
 mod records;
 mod scan;
@@ -63,7 +64,7 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Init(args) => file::init(args, json),
         Command::Get(args) => records::get(&look(&args.place.file)?, args, json),
         Command::Put(args) => {
-            let input = value::Input::read(args)?;
+            let input = value::Input::read(&args.value, args.text, args.base64)?;
             records::put(&*open(&args.place.file)?, args, input, json)
         }
         Command::Scan(args) => scan::scan(&look(&args.file)?, args, json),
@@ -82,6 +83,7 @@ fn run(cli: &Cli) -> Result<Answer, Failure> {
         Command::Compact { file } => copies::compact(file, cli.wait, json),
         Command::Export { file } => transfer::export(&look(file)?),
         Command::Import(args) => transfer::import(args, cli.wait, json),
+        Command::Outbox(command) => outbox::run(command, cli.wait, json),
         Command::Clock(ClockCommand::Reset { file }) => file::reset_clock(&*open(file)?, json),
         Command::Completions { shell } => manual::completions(*shell, json),
         Command::Man { command } => manual::page(command, json),

@@ -76,9 +76,10 @@ enum ShownKey {
     Text(String),
 }
 
+/// A stored value as it is shown.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum ShownValue<'a> {
+pub enum ShownValue<'a> {
     Json(#[serde(serialize_with = "json::on_one_line")] &'a RawValue),
     Bytes { base64: String },
 }
@@ -94,13 +95,17 @@ impl ShownKey {
 }
 
 impl<'a> ShownValue<'a> {
-    fn new(codec: CodecId, bytes: &'a [u8]) -> Result<ShownValue<'a>, Failure> {
+    pub fn new(codec: CodecId, bytes: &'a [u8]) -> Result<ShownValue<'a>, Failure> {
         match codec {
             CodecId::Json => json::stored(bytes).map(ShownValue::Json),
-            _ => Ok(ShownValue::Bytes {
-                base64: encode_base64(bytes),
-            }),
+            _ => Ok(ShownValue::bytes(bytes)),
         }
+    }
+
+    /// Whatever the bytes are.
+    pub fn bytes(bytes: &[u8]) -> ShownValue<'a> {
+        let base64 = encode_base64(bytes);
+        ShownValue::Bytes { base64 }
     }
 
     fn text(&self) -> &str {

@@ -1,4 +1,4 @@
-//! The VALUE argument: where it is read from, and what it becomes in its table.
+//! The VALUE argument: where it is read from, and what it becomes in its table or queue.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use sprag::{CodecId, Json, limits};
 
-use crate::args::PutArgs;
 use crate::failure::Failure;
 use crate::json;
 
@@ -23,7 +22,7 @@ enum Form {
     Base64,
 }
 
-/// A value as it was given, read but not yet fitted to a table.
+/// A value as it was given, read but not yet fitted to a table or queue.
 #[derive(Debug)]
 pub struct Input {
     bytes: Vec<u8>,
@@ -32,14 +31,14 @@ pub struct Input {
 
 impl Input {
     /// Reads the value. Done before the store is opened, since a pipe can take long.
-    pub fn read(args: &PutArgs) -> Result<Input, Failure> {
-        if args.text {
+    pub fn read(value: &str, is_text: bool, is_base64: bool) -> Result<Input, Failure> {
+        if is_text {
             return Ok(Input {
-                bytes: args.value.clone().into_bytes(),
+                bytes: value.as_bytes().to_vec(),
                 form: Form::Text,
             });
         }
-        let bytes = match (args.value.as_str(), args.value.strip_prefix('@')) {
+        let bytes = match (value, value.strip_prefix('@')) {
             ("-", _) => read_bounded(io::stdin().lock(), None)?,
             (_, Some(path)) => {
                 let path = Path::new(path);
@@ -50,11 +49,11 @@ impl Input {
         };
         Ok(Input {
             bytes,
-            form: if args.base64 { Form::Base64 } else { Form::Json },
+            form: if is_base64 { Form::Base64 } else { Form::Json },
         })
     }
 
-    /// The bytes to store in a table of this codec.
+    /// The bytes to store where this codec is used.
     pub fn encode(self, codec: CodecId) -> Result<Vec<u8>, Failure> {
         match (self.form, codec) {
             (Form::Text, CodecId::Json) => {
@@ -65,7 +64,7 @@ impl Input {
             (Form::Base64, CodecId::Json) => compact(&decode_base64(&self.bytes)?),
             (Form::Base64, _) => decode_base64(&self.bytes),
             (Form::Text | Form::Json, _) => {
-                let message = format!("values of this table are bytes; give them with --base64, codec={codec}");
+                let message = format!("what stands here is bytes; give them with --base64, codec={codec}");
                 Err(Failure::invalid(message))
             }
         }

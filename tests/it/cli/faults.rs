@@ -5,19 +5,25 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use sprag::{Error, Json, Keep, OnceKey, Stateless, Store, Table};
+use sprag::{Claiming, Error, Json, Keep, OnceKey, Queue, Reason, Settled, Stateless, Store, Table};
 
 use super::{Place, Seen};
 
 /// Every command that only reads a store that exists.
-pub(super) const READING: [&[&str]; 8] = [
+pub(super) const READING: [&[&str]; 13] = [
     &["get", "FILE", "users", "ada"],
     &["scan", "FILE", "users"],
     &["tables", "FILE"],
     &["machine", "FILE", "orders"],
     &["keys", "FILE"],
     &["stats", "FILE"],
+    &["outbox", "list", "FILE"],
+    &["outbox", "list", "FILE", "mail", "--payload"],
+    &["outbox", "show", "FILE", "mail", "1"],
+    &["outbox", "dead", "FILE", "mail"],
+    &["outbox", "watch", "FILE", "--count", "1"],
     CHECK,
     &["export", "FILE"],
 ];
@@ -26,7 +32,7 @@ pub(super) const READING: [&[&str]; 8] = [
 const CHECK: &[&str] = &["check", "FILE"];
 
 /// Every command that changes a store that exists, with what it says on the store of [`furnished`].
-pub(super) const WRITING: [(&[&str], &str); 7] = [
+pub(super) const WRITING: [(&[&str], &str); 18] = [
     (&["put", "FILE", "users", "ada", "2"], "applied version=2\n"),
     (
         &[
@@ -44,7 +50,27 @@ pub(super) const WRITING: [(&[&str], &str); 7] = [
     (&["forget", "FILE", "s/k"], "applied\n"),
     (&["sweep", "FILE"], "applied keys=0\n"),
     (&["clock", "reset", "FILE"], "applied highest_wall="),
+    (&["outbox", "enqueue", "FILE", "mail", "1"], "enqueued id="),
+    (&["outbox", "ack", "FILE", "mail", HELD[0]], "done\n"),
+    (&["outbox", "nack", "FILE", "mail", HELD[1]], "again at="),
+    (
+        &["outbox", "defer", "FILE", "mail", HELD[2], "--for", "1h"],
+        "again at=",
+    ),
+    (&["outbox", "release", "FILE", "mail", HELD[3]], "again at="),
+    (&["outbox", "bury", "FILE", "mail", HELD[4]], "dead reason=buried\n"),
+    (&["outbox", "extend", "FILE", "mail", HELD[5]], "extended\n"),
+    (
+        &["outbox", "replay", "FILE", "mail", "--limit", "1"],
+        "replayed messages=1 ",
+    ),
+    (&["outbox", "discard", "FILE", "mail", "1"], "discarded messages=0\n"),
+    (&["outbox", "pause", "FILE", "mail"], "paused\n"),
+    (&["outbox", "resume", "FILE", "mail"], "resumed\n"),
 ];
+
+/// Receipts of what is claimed in the store of [`furnished`].
+const HELD: [&str; 6] = ["1:1", "3:2", "5:3", "7:4", "9:5", "11:6"];
 
 /// Every command that copies a store that exists. Where it could be copied to, there is nothing.
 const COPYING: [&[&str]; 5] = [
@@ -84,8 +110,23 @@ pub(super) fn furnished() -> Place {
         })
     });
     filled.expect("written");
+    hold_messages(&store);
     store.close().expect("closed");
     place
+}
+
+/// Leaves messages claimed, each under its receipt of [`HELD`], and one dead.
+fn hold_messages(store: &Store) {
+    let mail: Queue<u64, Json> = Queue::new("mail");
+    let claiming = Claiming::new(1).lease(Duration::from_secs(3600)).kept_in_file();
+    let next = || {
+        store.enqueue(mail, &7).expect("enqueued");
+        store.claim(mail, claiming).expect("a claim").remove(0)
+    };
+    let held = HELD.map(|_| next().into_receipt().expect("a receipt").to_string());
+    assert_eq!(held, HELD);
+    let buried = store.bury(next(), "no such person").expect("buried");
+    assert_eq!(buried, Settled::Dead(Reason::Buried));
 }
 
 /// Runs every command against what `make` puts at the place of the store, as text and as JSON, and checks that the bytes
@@ -336,6 +377,23 @@ fn each_command_documents_its_exit_codes() {
         &["sweep"],
         &["stats"],
         &["check"],
+        &["outbox"],
+        &["outbox", "enqueue"],
+        &["outbox", "list"],
+        &["outbox", "show"],
+        &["outbox", "claim"],
+        &["outbox", "ack"],
+        &["outbox", "nack"],
+        &["outbox", "defer"],
+        &["outbox", "release"],
+        &["outbox", "bury"],
+        &["outbox", "extend"],
+        &["outbox", "dead"],
+        &["outbox", "replay"],
+        &["outbox", "discard"],
+        &["outbox", "pause"],
+        &["outbox", "resume"],
+        &["outbox", "watch"],
         &["clock"],
         &["clock", "reset"],
         &["completions"],

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::Place;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "demo",
     "init",
     "get",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 23] = [
     "compact",
     "export",
     "import",
+    "outbox",
     "clock",
     "completions",
     "man",
@@ -95,6 +96,15 @@ fn each_command_has_a_page_with_its_exit_codes() {
     }
     // A text behind a list begins a new line.
     assert!(root.out.contains("}]}\n.br\nIf a change was made"), "{}", root.out);
+    for verb in ["enqueue", "claim", "watch"] {
+        let page = place.run(&["man", "outbox", verb]);
+        assert!(
+            page.out.contains(&format!("\\fBsprag outbox {verb}\\fR ")),
+            "{}",
+            page.out
+        );
+        assert!(page.out.contains("\nExit codes:\n"), "{verb}");
+    }
     let reset = place.run(&["man", "clock", "reset"]);
     assert!(reset.out.contains("\\fBsprag clock reset\\fR "), "{}", reset.out);
     for none in [

@@ -223,8 +223,8 @@ pub fn doors(source: &Source) -> Vec<String> {
         ),
         (
             &["thread", "::", "sleep"],
-            &["src/disk/file", "src/bin/sprag/demo/kill"],
-            "only the wait for the lock of another process sleeps, and the demo before it kills one",
+            &["src/disk/file", "src/bin/sprag/demo/kill", "src/bin/sprag/outbox/watch"],
+            "only what another process does is slept for: its lock, its queues, and in the demo the time to kill it",
         ),
         (
             &["fs", "::"],
