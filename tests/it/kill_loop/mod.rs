@@ -67,7 +67,8 @@ fn a_child_with_eight_threads_says_what_it_has_done() {
     }
 }
 
-fn child(test: &str, path: &Path) -> Command {
+/// A process of one test, which finds `path` in `SPRAG_KILL_FILE`.
+pub fn child(test: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("path of this test"));
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -130,7 +131,8 @@ fn live_and_die(path: &Path, level: &str, random: &mut Random, said: &mut Said) 
     done
 }
 
-fn kill(child: &mut Child) {
+/// Kills a process that must be alive.
+pub fn kill(child: &mut Child) {
     child.kill().expect("it is killed");
     let status = child.wait().expect("it is gone");
     assert_eq!(status.code(), None, "the child ended by itself: {status}");

@@ -1,5 +1,6 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
+mod far_end;
 mod idle;
 mod life;
 mod proof;
