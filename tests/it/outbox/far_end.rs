@@ -15,17 +15,17 @@ use std::time::Duration;
 use sprag::{Delivery, Handled, MessageState, Outgoing, Queue, Reason, Relay, Retry, Store};
 
 use crate::common::{folder, small};
-use crate::kill_loop::{child, kill};
+use crate::kill_loop::{CHILD_FILE, child, kill};
 use crate::random::{Random, seed};
 
 const PAYMENTS: Queue<u64> = Queue::new("payments").retry(Retry::DEFAULT.interruptions(u32::MAX));
 const ALARMS: Queue<u64> = Queue::new("alarms").at_most_once();
 
 const CHILD: &str = "outbox::far_end::a_child_relays_until_nothing_is_left";
-const CHILD_FILE: &str = "SPRAG_KILL_FILE";
 const CHILD_FAR_END: &str = "SPRAG_KILL_FAR_END";
-/// Workers of the two queues: as many messages as a kill can meet in somebody's hands.
-const WORKERS: [usize; 2] = [4, 2];
+/// Workers of each queue: as many of its messages as a kill can meet in somebody's hands.
+const PAYMENT_WORKERS: u64 = 4;
+const ALARM_WORKERS: u64 = 2;
 const KILLS: u64 = 50;
 /// Requests after which a life may be ended, at most.
 const LIFE_REQUESTS: u64 = 60;
@@ -201,14 +201,18 @@ fn relay(path: &Path, far_end: SocketAddr) {
     let store = small().open(path).expect("opened by itself after a kill");
     let (said, heard) = mpsc::channel();
     let heard_alarm = said.clone();
-    let payments = Relay::new(&store, PAYMENTS).workers(WORKERS[0]).start(move |delivery| {
-        let _ = said.send(());
-        ask(far_end, "payment", delivery)
-    });
-    let alarms = Relay::new(&store, ALARMS).workers(WORKERS[1]).start(move |delivery| {
-        let _ = heard_alarm.send(());
-        ask(far_end, "alarm", delivery)
-    });
+    let payments = Relay::new(&store, PAYMENTS)
+        .workers(PAYMENT_WORKERS as usize)
+        .start(move |delivery| {
+            let _ = said.send(());
+            ask(far_end, "payment", delivery)
+        });
+    let alarms = Relay::new(&store, ALARMS)
+        .workers(ALARM_WORKERS as usize)
+        .start(move |delivery| {
+            let _ = heard_alarm.send(());
+            ask(far_end, "alarm", delivery)
+        });
     while left(&store) > 0 {
         // An answer is written down a while after it was given.
         let _ = heard.recv_timeout(Duration::from_millis(10));
@@ -318,8 +322,8 @@ fn a_far_end_that_counts_by_effect_id_sees_each_effect_once_over_fifty_kills_and
     println!("kills={KILLS} effects={numbers} repeats={repeats} interrupted={interrupted} alarms_lost={lost}");
     assert!(repeats > 0, "no kill met a request that was not acknowledged yet");
     assert!(repeats <= interrupted, "something came twice without a kill");
-    assert!(interrupted <= KILLS * WORKERS[0] as u64);
-    assert!(lost <= KILLS * WORKERS[1] as u64);
+    assert!(interrupted <= KILLS * PAYMENT_WORKERS);
+    assert!(lost <= KILLS * ALARM_WORKERS);
 }
 
 #[test]
