@@ -16,6 +16,7 @@ fn example() -> PathBuf {
     let mut features = vec!["json"];
     features.extend(cfg!(feature = "cli").then_some("cli"));
     features.extend(cfg!(feature = "test-util").then_some("test-util"));
+    features.extend(cfg!(feature = "tokio").then_some("tokio"));
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
         "build",

@@ -17,7 +17,8 @@ use crate::common::{folder, small};
 use crate::random::{Random, seed, trials};
 use work::THREADS;
 
-const CHILD_FILE: &str = "SPRAG_KILL_FILE";
+/// Names the file of a child.
+pub const CHILD_FILE: &str = "SPRAG_KILL_FILE";
 const CHILD_LEVEL: &str = "SPRAG_KILL_LEVEL";
 const CHILD_END: &str = "SPRAG_KILL_END";
 /// Operations of a thread that nobody kills.
@@ -67,7 +68,8 @@ fn a_child_with_eight_threads_says_what_it_has_done() {
     }
 }
 
-fn child(test: &str, path: &Path) -> Command {
+/// A process of one test, which finds `path` in [`CHILD_FILE`].
+pub fn child(test: &str, path: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("path of this test"));
     command
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -130,7 +132,8 @@ fn live_and_die(path: &Path, level: &str, random: &mut Random, said: &mut Said) 
     done
 }
 
-fn kill(child: &mut Child) {
+/// Kills a process that must be alive.
+pub fn kill(child: &mut Child) {
     child.kill().expect("it is killed");
     let status = child.wait().expect("it is gone");
     assert_eq!(status.code(), None, "the child ended by itself: {status}");

@@ -2,6 +2,7 @@
 
 pub mod busy;
 mod faults;
+mod far_end;
 mod idle;
 mod life;
 mod model;

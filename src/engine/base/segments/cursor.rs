@@ -235,7 +235,9 @@ fn end_before(keys: &Keys, next: &[u8]) -> bool {
 /// Whether a key is one of those that are read.
 pub(in crate::engine::base) fn are_inside(keys: &Keys, key: &[u8]) -> bool {
     let (from, to) = keys;
-    (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)).contains(key)
+    let slices = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+    // Named in full: with `bytes` among the crates of a program there is more than one type that a slice compares with.
+    RangeBounds::<[u8]>::contains(&slices, key)
 }
 
 /// The key of the block that `key` lies in, or would.
