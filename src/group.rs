@@ -237,6 +237,12 @@ impl<E: GroupEnv> Group<E> {
         }
     }
 
+    /// Whether a ticket is durable, or was dropped. One that is in doubt, or waits for its round, is neither.
+    pub(crate) fn is_known(&self, ticket: &Ticket) -> bool {
+        let outcome = self.state.lock().outcome(ticket);
+        outcome.is_some_and(|outcome| !outcome.is_err_and(|error| error.kind() == ErrorKind::InDoubt))
+    }
+
     /// Waits for members that are expected back soon, with the lock released. What they stage is of this leader's round; a
     /// wait that ends early, or in vain, costs nothing but time.
     fn gather(&self, state: &mut MutexGuard<'_, State<E::Lot>>) {

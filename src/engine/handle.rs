@@ -87,6 +87,11 @@ impl Engine {
         self.writes()?.wait(ticket)
     }
 
+    /// Whether the outcome of `ticket` is known by now. Waits for nothing.
+    pub(crate) fn is_known(&self, ticket: &Ticket) -> bool {
+        self.writes().is_ok_and(|writes| writes.core.group.is_known(ticket))
+    }
+
     /// Most bytes that the log takes as one commit.
     pub(crate) fn commit_bytes_max(&self) -> Result<u64> {
         self.writes().map(Writes::commit_bytes_max)

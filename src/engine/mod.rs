@@ -38,7 +38,8 @@ use crate::codec::frame::Header;
 use crate::codec::superblock::Superblock;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
-use crate::group::{Group, Ticket};
+use crate::group::Group;
+pub(crate) use crate::group::Ticket;
 use crate::limits;
 use crate::sync::{JoinHandle, Mutex, MutexGuard};
 

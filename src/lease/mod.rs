@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::engine::Space;
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::txn::Txn;
 
@@ -26,17 +27,19 @@ const FENCE: u8 = b'f';
 /// How far the fences of a restored store begin above those of its backup: what was claimed behind the backup has none of them.
 const FENCES_OF_A_RESTORE: u64 = 1 << 32;
 
-/// Gives fences, each above every one given before. They count once they are [`keep`](Fences::keep)t.
-#[must_use = "fences that are not kept are given again"]
-pub(crate) struct Fences {
+/// Gives fences, each above every one given before, also above those of commits of this process that were not applied.
+#[must_use = "fences that are not kept are given again by the next process"]
+pub(crate) struct Fences<'l> {
     last: u64,
+    leases: &'l Leases,
 }
 
-impl Fences {
+impl Fences<'_> {
     /// # Errors
     /// `Corrupt`, `Io`.
-    pub(crate) fn of(txn: &Txn) -> Result<Fences> {
-        Ok(Fences { last: last_fence(txn)? })
+    pub(crate) fn of<'l>(txn: &Txn, leases: &'l Leases) -> Result<Fences<'l>> {
+        let last = last_fence(txn)?.max(leases.given.load(Ordering::Acquire));
+        Ok(Fences { last, leases })
     }
 
     /// # Errors
@@ -44,6 +47,7 @@ impl Fences {
     pub(crate) fn next(&mut self) -> Result<u64> {
         let next = self.last.checked_add(1);
         self.last = next.ok_or_else(|| Error::new(ErrorKind::Full, "no fence is left"))?;
+        self.leases.given.fetch_max(self.last, Ordering::AcqRel);
         Ok(self.last)
     }
 
@@ -112,13 +116,19 @@ pub(crate) struct Over {
 struct Lease {
     deadline_ns: u64,
     given_back: bool,
+    /// A claim of this process stands for it.
+    in_hand: bool,
     /// A transaction is ending it.
     ending: bool,
 }
 
 /// The leases of this process, by running time.
 #[derive(Debug, Default)]
-pub(crate) struct Leases(Mutex<State>);
+pub(crate) struct Leases {
+    state: Mutex<State>,
+    /// The highest fence that this process gave.
+    given: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -127,6 +137,8 @@ struct State {
     deadlines: BTreeSet<(u32, u64, Holding)>,
     /// Answers under superseded fences, by queue.
     stale: HashMap<u32, u64>,
+    /// Queues in which claims of earlier processes are still to be ended, and behind which message.
+    older: HashMap<u32, u64>,
 }
 
 impl State {
@@ -146,19 +158,32 @@ impl State {
 }
 
 impl Leases {
-    /// Somebody holds this until `deadline_ns`.
-    pub(crate) fn hold(&self, holding: Holding, deadline_ns: u64) {
+    /// Somebody holds this until `deadline_ns`: this process, or one before it that may be answered for.
+    pub(crate) fn hold(&self, holding: Holding, deadline_ns: u64, in_hand: bool) {
         let lease = Lease {
             deadline_ns,
             given_back: false,
+            in_hand,
             ending: false,
         };
-        self.0.lock().put(holding, lease);
+        self.state.lock().put(holding, lease);
+    }
+
+    /// The lease goes on, and no claim of this process stands for it any more.
+    pub(crate) fn leave(&self, holding: Holding) {
+        if let Some(lease) = self.state.lock().held.get_mut(&holding) {
+            lease.in_hand = false;
+        }
+    }
+
+    /// Whether this process has it in its hands.
+    pub(crate) fn is_in_hand(&self, holding: Holding) -> bool {
+        self.state.lock().held.get(&holding).is_some_and(|lease| lease.in_hand)
     }
 
     /// The holder wants it longer. `false`: only what is stored can tell whether it still holds it.
     pub(crate) fn extend(&self, holding: Holding, deadline_ns: u64) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let is_held = state
             .held
             .get(&holding)
@@ -167,6 +192,7 @@ impl Leases {
             let lease = Lease {
                 deadline_ns,
                 given_back: false,
+                in_hand: true,
                 ending: false,
             };
             state.put(holding, lease);
@@ -176,25 +202,26 @@ impl Leases {
 
     /// The holder is done with it without a word.
     pub(crate) fn give_back(&self, holding: Holding) {
-        let mut state = self.0.lock();
-        if let Some(lease) = state.held.get(&holding).copied() {
-            let lease = Lease {
-                deadline_ns: 0,
-                given_back: true,
-                ..lease
-            };
-            state.put(holding, lease);
-        }
+        let mut state = self.state.lock();
+        let ending = state.held.get(&holding).is_some_and(|lease| lease.ending);
+        // Also if it is not known: the row says whether there is anything to be given back.
+        let lease = Lease {
+            deadline_ns: 0,
+            given_back: true,
+            in_hand: false,
+            ending,
+        };
+        state.put(holding, lease);
     }
 
     /// The holder answered, and the answer is durable.
     pub(crate) fn settle(&self, holding: Holding) {
-        self.0.lock().remove(holding);
+        self.state.lock().remove(holding);
     }
 
     /// Leases of a queue that are over, at most `limit`. They are the caller's to end: see [`Leases::ended`].
     pub(crate) fn over(&self, of: u32, now_ns: u64, limit: usize) -> Vec<Over> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let first = Holding { of, id: 0, fence: 0 };
         let found: Vec<Holding> = state
             .deadlines
@@ -216,7 +243,7 @@ impl Leases {
 
     /// What [`Leases::over`] gave was ended durably, or not at all.
     pub(crate) fn ended(&self, over: &[Over], durably: bool) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         for Over { holding, .. } in over {
             // One that is not being ended was taken up anew meanwhile, behind the transaction that ended it.
             let Some(lease) = state.held.get(holding).copied().filter(|lease| lease.ending) else {
@@ -232,21 +259,42 @@ impl Leases {
 
     /// When the first lease of a queue is over.
     pub(crate) fn next_deadline(&self, of: u32) -> Option<u64> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let first = Holding { of, id: 0, fence: 0 };
         let next = state.deadlines.range((of, 0, first)..).next();
         next.filter(|(queue, ..)| *queue == of)
             .map(|(_, deadline, _)| *deadline)
     }
 
+    /// Claims of earlier processes are to be ended in this queue, behind message number `after`; `None`: they are ended.
+    pub(crate) fn end_older(&self, of: u32, after: Option<u64>) {
+        let mut state = self.state.lock();
+        match after {
+            Some(after) => state.older.insert(of, after),
+            None => state.older.remove(&of),
+        };
+    }
+
+    /// Behind which message of a queue there may be claims of earlier processes.
+    pub(crate) fn older(&self, of: u32) -> Option<u64> {
+        self.state.lock().older.get(&of).copied()
+    }
+
+    /// The queues of which something was given back.
+    pub(crate) fn given_back(&self) -> BTreeSet<u32> {
+        let state = self.state.lock();
+        let given_back = state.held.iter().filter(|(_, lease)| lease.given_back);
+        given_back.map(|(holding, _)| holding.of).collect()
+    }
+
     /// An answer came under a superseded fence.
     pub(crate) fn count_stale(&self, of: u32) {
-        *self.0.lock().stale.entry(of).or_default() += 1;
+        *self.state.lock().stale.entry(of).or_default() += 1;
     }
 
     /// How many such answers there were since the open.
     pub(crate) fn stale(&self, of: u32) -> u64 {
-        self.0.lock().stale.get(&of).copied().unwrap_or_default()
+        self.state.lock().stale.get(&of).copied().unwrap_or_default()
     }
 }
 

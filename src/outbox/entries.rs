@@ -216,7 +216,7 @@ impl Line<'_> {
         let last = Mark::end_of(i64::MAX);
         let behind = waiting(self.txn, self.queue, counted, last, AT_ONCE)?;
         let came_due = behind.iter().filter(|(mark, _)| *mark <= end).count();
-        self.tally.ready += came_due as u64;
+        self.tally.ready = self.tally.ready.saturating_add(came_due as u64);
         let not_yet = behind.get(came_due).map(|(mark, _)| *mark);
         let seen_all = behind.len() < AT_ONCE;
         match (not_yet, behind.last()) {

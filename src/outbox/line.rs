@@ -20,7 +20,7 @@ use crate::codec::sealed;
 use crate::codec::time::wall_time;
 use crate::engine::Bytes;
 use crate::error::Result;
-use crate::lease::Fences;
+use crate::lease::{Fences, Leases};
 use crate::limits::CLAIM_BYTES_MAX;
 use crate::random;
 use crate::txn::Txn;
@@ -47,6 +47,24 @@ impl Drop for Line<'_> {
     fn drop(&mut self) {
         self.txn.drop_layers(self.depth);
     }
+}
+
+/// Bytes that a commit takes at most to hand out a message, without its key.
+const WRITTEN_OF_A_CLAIM: u64 = 400;
+/// How often the key is among them: in the row, and if the claim removes the message, in the line and the row of the next one.
+const KEYS_WRITTEN_OF_A_CLAIM: u64 = 5;
+/// How many due messages are looked up at once behind one whose key went on.
+const AFTER_A_MOVE: usize = 8;
+
+/// What a claim is to take.
+pub(crate) struct Wish<'l> {
+    /// At most so many messages.
+    pub(crate) n: usize,
+    /// How long the claim is honoured while no program runs.
+    pub(crate) kept_ns: Option<u64>,
+    /// Bytes of the commit that it may take.
+    pub(crate) room: u64,
+    pub(crate) leases: &'l Leases,
 }
 
 /// A message that was handed out.
@@ -188,17 +206,23 @@ impl<'t> Line<'t> {
         Ok(MessageId(id))
     }
 
-    /// Hands out at most `n` messages that are due. `kept_ns`: how long the claim is honoured while no program runs.
-    pub(crate) fn claim(&mut self, info: &QueueInfo, n: usize, kept_ns: Option<u64>) -> Result<Vec<Taken>> {
+    /// Hands out messages that are due.
+    pub(crate) fn claim(&mut self, info: &QueueInfo, wish: Wish<'_>) -> Result<Vec<Taken>> {
+        let Wish {
+            n,
+            kept_ns,
+            room,
+            leases,
+        } = wish;
         let mut taken = Vec::new();
         if self.tally.paused_since_ns.is_some() {
             return Ok(taken);
         }
-        let (mut bytes, mut expired) = (0, 0);
+        let (mut bytes, mut expired, mut written, mut at_once) = (0, 0, 0, n);
         let kept_until_ns = kept_ns.map(|kept| self.at.now_ns.saturating_add_unsigned(kept));
-        let mut fences = Fences::of(self.txn)?;
-        'look: while taken.len() < n && expired < AT_ONCE && bytes < CLAIM_BYTES_MAX {
-            let due = self.due(n - taken.len())?;
+        let mut fences = Fences::of(self.txn, leases)?;
+        'look: while taken.len() < n && expired < AT_ONCE && bytes < CLAIM_BYTES_MAX && written < room {
+            let due = self.due(at_once.min(n - taken.len()))?;
             if due.is_empty() {
                 break;
             }
@@ -210,6 +234,7 @@ impl<'t> Line<'t> {
                 let claimed = decide_claim(&row, body.expires_ns, fence, kept_until_ns, self.at);
                 let attempt = claimed.attempts;
                 let is_out = claimed.stand == Stand::Claimed;
+                let key_bytes = row.key.as_ref().map_or(0, Vec::len) as u64;
                 let moves_line = row.key.is_some() && (info.is_at_most_once() || !is_out);
                 if is_out && info.is_at_most_once() {
                     self.remove(id, &row)?;
@@ -229,8 +254,13 @@ impl<'t> Line<'t> {
                 } else {
                     expired += 1;
                 }
-                if moves_line || bytes >= CLAIM_BYTES_MAX {
-                    // The next one of the key may lie before what was found due.
+                written += WRITTEN_OF_A_CLAIM + key_bytes * KEYS_WRITTEN_OF_A_CLAIM;
+                if moves_line {
+                    // The next one of the key may lie before what was found due: a few at a time, or most is found in vain.
+                    at_once = AFTER_A_MOVE;
+                    continue 'look;
+                }
+                if bytes >= CLAIM_BYTES_MAX || written >= room {
                     continue 'look;
                 }
             }

@@ -104,7 +104,9 @@ pub(crate) fn stats(txn: &Txn, info: &QueueInfo) -> Result<QueueStats> {
         let over = waiting(txn, info.id, end, tally.counted, usize::MAX)?;
         tally.ready.saturating_sub(over.len() as u64)
     } else if tally.next_due_ns <= now_ns {
-        tally.ready + waiting(txn, info.id, tally.counted, end, usize::MAX)?.len() as u64
+        tally
+            .ready
+            .saturating_add(waiting(txn, info.id, tally.counted, end, usize::MAX)?.len() as u64)
     } else {
         tally.ready
     };

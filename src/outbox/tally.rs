@@ -118,7 +118,10 @@ impl Tally {
         }
         let mark = Mark { due_ns, turn };
         if mark <= self.head {
-            self.head = Mark { due_ns, turn: turn - 1 };
+            self.head = Mark {
+                due_ns,
+                turn: turn.saturating_sub(1),
+            };
         }
         Ok(mark)
     }
@@ -128,7 +131,7 @@ impl Tally {
         self.bytes = self.bytes.saturating_add(row.bytes);
         if row.stand == Stand::Waiting {
             if row.mark() <= self.counted {
-                self.ready += 1;
+                self.ready = self.ready.saturating_add(1);
             } else {
                 self.next_due_ns = self.next_due_ns.min(row.due_ns);
             }

@@ -85,7 +85,7 @@ impl Store {
             return Ok(Settled::Done);
         }
         // Held before it is known to be: a commit in doubt may become durable yet, and somebody must end it then.
-        self.inner.leases.hold(holding, deadline_ns);
+        self.inner.leases.hold(holding, deadline_ns, true);
         let verb = Verb::Extend { kept_until_ns: None };
         let settled = self.write(|tx| tx.answer_held(holding, claim.queue(), verb, None))?;
         if settled == Settled::Stale {

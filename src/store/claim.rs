@@ -145,6 +145,7 @@ impl<M> Claim<M> {
     pub fn into_receipt(self) -> Option<Receipt> {
         let hold = self.hold.as_ref()?;
         hold.disarm();
+        hold.leases.leave(hold.holding);
         let holding = hold.holding;
         Some(Receipt {
             id: MessageId(holding.id),
@@ -224,7 +225,7 @@ pub(super) struct Hold {
 impl Hold {
     /// Holds until `deadline_ns` of running time.
     pub(super) fn until(deadline_ns: u64, holding: Holding, leases: &Arc<Leases>, bell: &Arc<Bell>) -> Hold {
-        leases.hold(holding, deadline_ns);
+        leases.hold(holding, deadline_ns, true);
         Hold {
             holding,
             leases: leases.clone(),

@@ -12,10 +12,12 @@ use crate::limits::{
     SCHEDULE_LOOK_SECS_MAX, commit_bytes_max,
 };
 use crate::outbox::decide::Verb;
-use crate::outbox::line::{self, Line, Taken};
-use crate::outbox::{MessageId, QueueSpec, Settled, catalog};
+use crate::outbox::line::{self, Line, Taken, Wish};
+use crate::outbox::{MessageId, QueueInfo, QueueSpec, Settled, catalog};
 use crate::sync::Arc;
 
+/// How soon somebody looks again while a commit is in doubt that may become durable without a word.
+const IN_DOUBT_LOOK_NS: u64 = 1_000_000_000;
 /// Most leases that one commit ends.
 const LAPSED_AT_ONCE: usize = 1000;
 /// Most that a commit takes in bytes to end one: its row and its errors, and the row of the next one of its key.
@@ -113,6 +115,10 @@ impl Store {
             lot.fill(tx, &queue, claiming)?;
             Ok::<_, E>(result)
         })?;
+        if lot.taken.iter().any(|(_, hold)| hold.is_none()) {
+            // Never twice, also if a store at level `Buffered` loses its power.
+            self.sync()?;
+        }
         lot.over.ended();
         let claims = lot
             .taken
@@ -125,8 +131,8 @@ impl Store {
         Ok((result, claims))
     }
 
-    /// Takes up a claim of an earlier process by its receipt; `None` if somebody else has claimed the message since, or it is
-    /// gone. It is held for `lease` from now on.
+    /// Takes up a claim of an earlier process by its receipt; `None` if somebody else has claimed the message since, this process
+    /// has taken it up already, or it is gone. It is held for `lease` from now on.
     ///
     /// # Errors
     /// As [`Store::claim`].
@@ -142,6 +148,9 @@ impl Store {
         };
         let (id, fence) = (receipt.id.get(), receipt.fence);
         let holding = Holding { of: info.id, id, fence };
+        if self.inner.leases.is_in_hand(holding) {
+            return Ok(None);
+        }
         let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
         // Held before it is known to be: whatever goes wrong from here on gives it back.
         let bell = self.bell_of(&queue);
@@ -181,6 +190,9 @@ impl Store {
             let Some(info) = catalog::resolve(&tx.txn, &declared)? else {
                 return Ok(None);
             };
+            if self.inner.leases.older(info.id).is_some() {
+                return Ok(Some(0));
+            }
             let now = tx.txn.now();
             let lapse = self.inner.leases.next_deadline(info.id);
             let lapse = lapse.map(|at_ns| if at_ns <= now.mono_ns { 0 } else { at_ns });
@@ -194,7 +206,10 @@ impl Store {
                         .saturating_add(wait.min(SCHEDULE_LOOK_SECS_MAX * 1_000_000_000)),
                 }
             });
-            Ok(lapse.into_iter().chain(due).min())
+            let doubt = self
+                .is_in_doubt()?
+                .then(|| now.mono_ns.saturating_add(IN_DOUBT_LOOK_NS));
+            Ok(lapse.into_iter().chain(due).chain(doubt).min())
         })
     }
 }
@@ -215,13 +230,9 @@ impl Lot {
         Lot {
             queue: String::new(),
             leases: leases.clone(),
-            bell,
             taken: Vec::new(),
-            over: Ending {
-                leases: leases.clone(),
-                over: Vec::new(),
-                durably: false,
-            },
+            over: Ending::new(leases, &bell),
+            bell,
             deadline_ns: 0,
         }
     }
@@ -234,14 +245,16 @@ impl Lot {
         };
         let now_ns = tx.read.txn.now().mono_ns;
         self.deadline_ns = now_ns.saturating_add(nanos(claiming.lease));
-        self.over.over = self.leases.over(info.id, now_ns, tx.lapsed_at_once()?);
+        self.over.fill(tx, &info)?;
+        let wish = Wish {
+            n: claiming.messages.min(CLAIM_MESSAGES_MAX),
+            kept_ns: claiming.kept_ns(),
+            // The rest is for leases that end, and for answers.
+            room: tx.commit_bytes_max()? / 4,
+            leases: &self.leases,
+        };
         let mut line = Line::open(tx.txn_mut(), info.id)?;
-        for over in &self.over.over {
-            let id = MessageId::from(over.holding.id);
-            line.lapse(id, over.holding.fence, over.given_back, "its lease was lost")?;
-        }
-        let messages = claiming.messages.min(CLAIM_MESSAGES_MAX);
-        for taken in line.claim(&info, messages, claiming.kept_ns())? {
+        for taken in line.claim(&info, wish)? {
             let (id, fence) = (taken.id.get(), taken.fence);
             let holding = Holding { of: info.id, id, fence };
             let hold =
@@ -249,29 +262,70 @@ impl Lot {
             self.taken.push((taken, hold));
         }
         if line.close()? {
-            tx.after.woke.push(declared.name);
+            tx.woke(&declared.name);
         }
         Ok(())
     }
 }
 
 /// Leases that a transaction ends. Dropped before it is durable, they are as they were.
-struct Ending {
+pub(super) struct Ending {
     leases: Arc<Leases>,
+    bell: Arc<Bell>,
     over: Vec<Over>,
+    /// A queue, and behind which of its messages there may still be claims of earlier processes.
+    older: Option<(u32, Option<u64>)>,
     durably: bool,
 }
 
 impl Ending {
-    fn ended(&mut self) {
+    pub(super) fn new(leases: &Arc<Leases>, bell: &Arc<Bell>) -> Ending {
+        Ending {
+            leases: leases.clone(),
+            bell: bell.clone(),
+            over: Vec::new(),
+            older: None,
+            durably: false,
+        }
+    }
+
+    /// Ends what is over of a queue, as much as one commit takes beside other work.
+    pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo) -> Result<()> {
+        let at_once = lapsed_at_once(tx.commit_bytes_max()? / 2);
+        if let Some(after) = self.leases.older(info.id) {
+            self.older = Some((info.id, tx.end_older(info, after, at_once)?));
+            return Ok(());
+        }
+        self.over = self.leases.over(info.id, tx.read.txn.now().mono_ns, at_once);
+        let mut line = Line::open(tx.txn_mut(), info.id)?;
+        for over in &self.over {
+            let id = MessageId::from(over.holding.id);
+            line.lapse(id, over.holding.fence, over.given_back, "its lease was lost")?;
+        }
+        if line.close()? {
+            tx.woke(info.name());
+        }
+        Ok(())
+    }
+
+    /// The transaction is durable.
+    pub(super) fn ended(&mut self) {
         self.durably = true;
+        if let Some((of, after)) = self.older {
+            self.leases.end_older(of, after);
+        }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if !self.over.is_empty() {
-            self.leases.ended(&self.over, self.durably);
+        if self.over.is_empty() {
+            return;
+        }
+        self.leases.ended(&self.over, self.durably);
+        if !self.durably {
+            // Whoever looked meanwhile did not see them.
+            self.bell.ring();
         }
     }
 }

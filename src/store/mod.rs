@@ -31,13 +31,13 @@ use serde::de::DeserializeOwned;
 use crate::check::{self, Checked};
 use crate::codec::Version;
 use crate::dedupe::{Once, OnceKey, Remembered, Swept};
-use crate::engine::Engine;
+use crate::engine::{Engine, Ticket};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Bells, Leases};
 use crate::record::decide::Condition;
 use crate::record::{Deleted, Written};
 use crate::stats::Stats;
-use crate::sync::RecursiveRwLock;
+use crate::sync::{Mutex, RecursiveRwLock};
 use crate::table::catalog::{self, Catalog};
 use crate::table::transition::Transitioned;
 use crate::table::{Declared, Record, TableSpec};
@@ -84,19 +84,20 @@ struct Inner {
     /// Who holds which message.
     leases: Arc<Leases>,
     bells: Bells,
-    /// A commit failed that may become durable yet, and with it what sleepers wait for.
-    in_doubt: AtomicBool,
+    /// Commits that failed and may become durable yet, and with them what sleepers wait for.
+    doubts: Mutex<Vec<Ticket>>,
 }
 
 impl Inner {
     /// What a transaction brings about once it is durable. One that is not gives back what it answered.
-    fn follow(&self, after: After, is_kept: bool, is_durable: bool) {
-        if !is_durable {
-            self.in_doubt.store(true, Ordering::Release);
+    fn follow(&self, after: After, is_kept: bool, durable: &Result<()>, staged: Option<&Ticket>) {
+        if durable.is_err() {
+            if let (Some(ticket), false) = (staged, after.woke.is_empty()) {
+                self.doubts.lock().push(ticket.clone());
+                // From now on they look by themselves.
+                self.bells.ring_all();
+            }
             return;
-        }
-        if self.in_doubt.load(Ordering::Acquire) && self.in_doubt.swap(false, Ordering::AcqRel) {
-            self.bells.ring_all();
         }
         if is_kept {
             after.settled.iter().for_each(Hold::end);
@@ -163,7 +164,7 @@ impl Store {
             probed,
             leases: Arc::default(),
             bells: Bells::default(),
-            in_doubt: AtomicBool::new(false),
+            doubts: Mutex::new(Vec::new()),
         };
         Store { inner: Arc::new(inner) }
     }
@@ -224,8 +225,11 @@ impl Store {
                 writer.commit(changes)
             };
             // Also what wrote nothing was decided on a state that a failed sync could still take away.
-            let durable = staged.and_then(|ticket| engine.wait(&ticket));
-            self.inner.follow(after, result.is_ok(), durable.is_ok());
+            let durable = staged
+                .as_ref()
+                .map_err(Error::clone)
+                .and_then(|ticket| engine.wait(ticket));
+            self.inner.follow(after, result.is_ok(), &durable, staged.as_ref().ok());
             durable?;
             result
         })
@@ -407,10 +411,23 @@ impl Store {
     /// lock and descriptors are free all the same. `Closed` if it was closed before.
     pub fn close(self) -> Result<()> {
         inside::refuse_in_any(self.inner.id, "close")?;
+        self.end_given_back();
         self.inner.closing.store(true, Ordering::Release);
         self.inner.bells.ring_all();
         let engine = self.inner.engine.write().take().ok_or_else(closed)?;
         engine.close()
+    }
+
+    /// Whether a commit is in doubt that may still bring what somebody sleeps for.
+    pub(crate) fn is_in_doubt(&self) -> Result<bool> {
+        if self.inner.doubts.lock().is_empty() {
+            return Ok(false);
+        }
+        self.with_engine("claim", |engine| {
+            let mut doubts = self.inner.doubts.lock();
+            doubts.retain(|ticket| !engine.is_known(ticket));
+            Ok(!doubts.is_empty())
+        })
     }
 
     /// Whether this thread is inside of a closure of this store.

@@ -1,8 +1,8 @@
 //! Queues on a store and inside its transactions: what goes in, what stands where, and what is done about dead letters.
 
-use super::claims::lapsed_at_once;
+use super::claims::Ending;
 use super::{ReadTx, Store, WriteTx};
-use crate::error::{Error, Result};
+use crate::error::{ErrorKind, Result};
 use crate::lease::Holding;
 use crate::outbox::keys::Kind;
 use crate::outbox::line::{self, Line};
@@ -233,58 +233,84 @@ impl Store {
     }
 
     /// Ends what earlier processes held: one process writes, so nobody holds it any more. A claim that is kept in the file goes
-    /// on until its time is over.
+    /// on until its time is over. What fails here, on a full disk say, is left to the first claim.
     pub(super) fn end_older_claims(&self) -> Result<()> {
-        let queues = self.read(|tx| {
-            let mut held = Vec::new();
-            for info in tx.queues()? {
-                if entries::read_tally(&tx.txn, info.id)?.claimed > 0 {
-                    held.push(info);
-                }
-            }
-            Ok::<_, Error>(held)
-        })?;
+        let queues = self.read(|tx| tx.queues())?;
         for info in queues {
-            let mut after = Some(0);
-            while let Some(last) = after {
-                after = self.write(|tx| tx.end_older(&info, last))?;
+            // Whether a tally can be read is for those to say who need it.
+            let tally = self.read(|tx| entries::read_tally(&tx.txn, info.id));
+            if tally.is_ok_and(|tally| tally.claimed > 0) {
+                self.inner.leases.end_older(info.id, Some(0));
+                while self.inner.leases.older(info.id).is_some() && self.end_over(&info).is_ok() {}
             }
         }
+        Ok(())
+    }
+
+    /// Ends what was given back and is not written down, so that the next process does not take it for lost.
+    pub(super) fn end_given_back(&self) {
+        let given_back = self.inner.leases.given_back();
+        if given_back.is_empty() {
+            return;
+        }
+        let queues = self.read(|tx| tx.queues()).unwrap_or_default();
+        for info in queues.iter().filter(|info| given_back.contains(&info.id)) {
+            // If it fails, the next opening ends it.
+            drop(self.end_over(info));
+        }
+    }
+
+    /// Ends what is over of a queue, in a commit of its own.
+    fn end_over(&self, info: &QueueInfo) -> Result<()> {
+        let mut ending = Ending::new(&self.inner.leases, &self.inner.bells.of(info.name()));
+        self.write(|tx| ending.fill(tx, info))?;
+        ending.ended();
         Ok(())
     }
 }
 
 impl WriteTx<'_> {
-    /// How many leases this commit can end.
-    pub(super) fn lapsed_at_once(&self) -> Result<usize> {
-        self.read.engine.commit_bytes_max().map(lapsed_at_once)
+    /// Most bytes that the commit may have.
+    pub(super) fn commit_bytes_max(&self) -> Result<u64> {
+        self.read.engine.commit_bytes_max()
     }
 
     /// Ends a page of claims behind message number `after`, and gives where the next page begins.
-    fn end_older(&mut self, info: &QueueInfo, after: u64) -> Result<Option<u64>> {
-        let at_once = self.lapsed_at_once()?;
+    pub(super) fn end_older(&mut self, info: &QueueInfo, after: u64, at_once: usize) -> Result<Option<u64>> {
         let ids = list::numbers(&self.read.txn, info.id, Kind::Claimed, after, at_once)?;
-        let now = self.read.txn.now();
-        let mut line = Line::open(&mut self.read.txn, info.id)?;
-        let mut kept = Vec::new();
         for id in &ids {
-            let Some(row) = line.find(MessageId(*id))? else {
-                continue;
-            };
-            match row.kept_until_ns.filter(|until| *until > now.schedule_ns) {
-                Some(until) => kept.push((*id, row.fence, until)),
-                None => {
-                    line.lapse(MessageId(*id), row.fence, false, "the store was opened anew")?;
-                }
+            match self.end_one_older(info, MessageId(*id)) {
+                // One message that cannot be read is not to stop the others: a check names it.
+                Err(cause) if cause.kind() == ErrorKind::Corrupt => {}
+                outcome => outcome?,
             }
-        }
-        line.close()?;
-        for (id, fence, until) in kept {
-            let holding = Holding { of: info.id, id, fence };
-            let left = u64::try_from(until.saturating_sub(now.schedule_ns)).unwrap_or(0);
-            self.read.inner.leases.hold(holding, now.mono_ns.saturating_add(left));
         }
         let is_last = ids.len() < at_once;
         Ok(ids.last().copied().filter(|_| !is_last))
+    }
+
+    fn end_one_older(&mut self, info: &QueueInfo, id: MessageId) -> Result<()> {
+        let leases = self.read.inner.leases.clone();
+        let now = self.read.txn.now();
+        let mut line = Line::open(&mut self.read.txn, info.id)?;
+        let Some(row) = line.find(id)? else { return Ok(()) };
+        let holding = Holding {
+            of: info.id,
+            id: id.0,
+            fence: row.fence,
+        };
+        if leases.is_in_hand(holding) {
+            return Ok(());
+        }
+        if let Some(until) = row.kept_until_ns.filter(|until| *until > now.schedule_ns) {
+            let left = u64::try_from(until.saturating_sub(now.schedule_ns)).unwrap_or(0);
+            leases.hold(holding, now.mono_ns.saturating_add(left), false);
+            return Ok(());
+        }
+        line.lapse(id, row.fence, false, "the store was opened anew")?;
+        if line.close()? {
+            self.woke(info.name());
+        }
+        Ok(())
     }
 }
