@@ -131,7 +131,7 @@ fn messages_and_the_work_they_leave_with_are_there_together_after_every_crash() 
     let made = SimDisk::new();
     drop(small_with(&clock).create_on(shared(&made)).expect("a store"));
     let mut random = Random::new(seed());
-    let (mut images, rounds) = (0, trials(3, 40));
+    let (mut images, rounds) = (0, trials(10, 200));
     for _ in 0..rounds {
         let mut at = 0;
         while let Some((mut disk, mut told)) = crash(&made.kill(), &clock, Told::default(), at, random.below(u64::MAX))
