@@ -74,6 +74,8 @@ fn judge(store: &Store, told: &mut Told) {
         let count = stats.ready + stats.scheduled + stats.claimed + stats.blocked + stats.dead;
         assert_eq!((count, stats.claimed), (messages.len() as u64, 0));
     }
+    let checked = store.check().expect("a check");
+    assert!(checked.is_sound(), "{checked:?}");
     (told.orders, told.shipped) = (orders, shipped);
 }
 

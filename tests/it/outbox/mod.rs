@@ -3,8 +3,8 @@
 pub mod busy;
 mod crash;
 mod decide;
-mod faults;
 mod far_end;
+mod faults;
 mod idle;
 mod life;
 mod model;
