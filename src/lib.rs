@@ -104,6 +104,13 @@ pub mod internals {
     };
     pub use crate::table::migrate::MigrateVerdict;
 
+    /// What becomes of messages.
+    pub mod outbox {
+        pub use crate::outbox::decide::{Times, Verb, Verdict, decide_claim, decide_lapse, decide_replay, decide_verb};
+        pub use crate::outbox::row::{Row, Stand};
+        pub use crate::outbox::tally::{Mark, Tally};
+    }
+
     /// Judges a migration from `old` to `new` of a table that has the shape of `file`, on its way to `target`.
     ///
     /// # Errors

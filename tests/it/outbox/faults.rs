@@ -225,6 +225,8 @@ fn judge(store: &Store) {
         count(|state| matches!(state, MessageState::Dead(_))),
     ];
     assert_eq!(counts(store), found);
+    let checked = store.check().expect("a check");
+    assert!(checked.is_sound(), "{checked:?}");
 }
 
 /// A log with room for little: an opening that ends many claims, and a claim that ends many leases, needs several commits.

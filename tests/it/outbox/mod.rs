@@ -1,6 +1,8 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
 pub mod busy;
+mod crash;
+mod decide;
 mod far_end;
 mod faults;
 mod idle;

@@ -308,6 +308,7 @@ fn sixteen_threads_end_each_of_twenty_thousand_messages_once_and_in_order() {
     );
     assert!(stats.stale > 0 && stats.interruptions > 0 && recorder.panics.into_inner() > 0 && reasons.len() > 1);
     assert!(store.claim_wait(STORM, 1, secs(0)).expect("a claim").is_empty());
+    assert!(store.check().expect("a check").is_sound());
 }
 
 /// What a process that is killed writes down of its deliveries, which is what a far end would see.
@@ -483,6 +484,7 @@ fn a_process_that_is_killed_while_it_delivers_ends_each_message_once_and_in_orde
     let store = Store::open(&path).expect("opened");
     let stats = store.queue_stats("storm").expect("a look").expect("the queue");
     assert_eq!([stats.ready, stats.scheduled, stats.claimed, stats.blocked], [0; 4]);
+    assert!(store.check().expect("a check").is_sound());
     let letters = store
         .read(|tx| tx.dead_letters("storm", None, usize::MAX))
         .expect("dead letters");
