@@ -66,7 +66,9 @@ pub(super) fn walk(walk: &mut Walk<'_>, txn: &Txn, catalogue: &Catalogue) -> Res
         let queue = match at.take() {
             Some(queue) if queue.number == number => queue,
             before => {
-                before.iter().for_each(|queue| queue.judge_tally(findings));
+                if let Some(before) = before {
+                    before.judge_tally(findings);
+                }
                 Queue::begin(txn, catalogue, number, findings)?
             }
         };
@@ -78,7 +80,9 @@ pub(super) fn walk(walk: &mut Walk<'_>, txn: &Txn, catalogue: &Catalogue) -> Res
         messages += u64::from(matches!(named, Named::Row(_)));
         at.insert(queue).judge(named, key, value, findings)
     })?;
-    at.iter().for_each(|queue| queue.judge_tally(walk.findings));
+    if let Some(last) = at {
+        last.judge_tally(walk.findings);
+    }
     Ok(messages)
 }
 

@@ -58,7 +58,9 @@ impl Store {
         while let Some(page) = import.page(position)? {
             let written = self.write(|tx| {
                 let (position, queues) = import.write(tx.txn_mut(), &page)?;
-                queues.iter().for_each(|queue| tx.woke(queue));
+                for queue in queues {
+                    tx.woke(&queue);
+                }
                 Ok(position)
             });
             position = Some(written.map_err(|cause| page.refused(cause))?);

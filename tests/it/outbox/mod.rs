@@ -7,6 +7,7 @@ mod far_end;
 mod faults;
 mod idle;
 mod life;
+mod lines;
 mod model;
 mod moved;
 mod proof;

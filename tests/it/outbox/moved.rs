@@ -10,11 +10,11 @@ use sprag::{
 
 use super::busy::{self, ALARMS, HOOKS, messages};
 use super::{MAIL, secs, text};
-use crate::common::{folder, kind_of, small_with, text_of};
+use crate::common::{folder, kind_of, small_with};
 use crate::random::{Random, seed};
 
 /// How far the fences of a restored store lie above those of its backup.
-const FENCES_APART: u64 = 1 << 32;
+pub const FENCES_APART: u64 = 1 << 32;
 
 fn filled() -> (Store, ManualClock) {
     let clock = ManualClock::new();
@@ -44,17 +44,6 @@ fn body(lines: &str) -> Vec<&str> {
     let mut body: Vec<&str> = lines.lines().skip(1).collect();
     body.pop();
     body
-}
-
-/// The lines with an end that fits them.
-fn ended(lines: &[&str]) -> String {
-    let mut text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-    let digest = blake3::hash(text.as_bytes());
-    text.push_str(&format!(
-        "{{\"line\":\"end\",\"lines\":{},\"digest\":\"{digest}\"}}\n",
-        lines.len()
-    ));
-    text
 }
 
 fn queues(store: &Store) -> Vec<QueueStats> {
@@ -91,7 +80,7 @@ fn drain(store: &Store) -> Vec<(Option<String>, String)> {
     }
 }
 
-fn is_sound(store: &Store) {
+pub fn is_sound(store: &Store) {
     let checked = store.check().expect("a look");
     assert!(checked.is_sound(), "{:#?}", checked.findings);
 }
@@ -140,7 +129,7 @@ fn an_import_of_an_export_has_every_message_where_it_stood_and_exports_the_same(
         .claim(ALARMS, 9)
         .expect("a claim")
         .iter()
-        .map(|claim| claim.message())
+        .map(sprag::Claim::message)
         .collect();
     assert_eq!(
         numbers.into_iter().collect::<Result<Vec<_>, _>>().expect("numbers"),
@@ -281,141 +270,6 @@ fn a_message_that_arrives_before_what_was_claimed_meanwhile_is_claimed_as_well()
     }
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
-}
-
-/// Lines with a digest of their own: written by hand, or by somebody else's program.
-#[test]
-fn a_message_that_no_queue_could_have_is_refused_by_its_line() {
-    let header = |messages: usize| {
-        format!(
-            "{{\"line\":\"sprag export\",\"form\":1,\"store\":\"{}\",\"sequence\":1,\"tables\":0,\"records\":0,\"remembered_keys\":0,\"queues\":1,\"messages\":{messages},\"fence\":7}}",
-            "0".repeat(32)
-        )
-    };
-    let queue = r#"{"line":"queue","name":"q","codec":"json","at_most_once":false,"next":20,"interruptions":1,"discarded":2,"paused_since_ns":null,"paused_ns":0}"#;
-    let retry = r#"{"base_ns":1,"cap_ns":1,"failures":1,"interruptions":1,"give_up_after_ns":null}"#;
-    let message = |changes: &[(&str, &str)]| {
-        let line = format!(
-            r#"{{"line":"message","queue":"q","id":1,"key":"k","place":1,"stand":"waiting","reason":null,"due_ns":5,"turn":2,"attempts":0,"failures":0,"interruptions":0,"aged_from_ns":null,"died_ns":0,"replays":0,"effect_id":"{}","enqueued_ns":5,"expires_ns":null,"headers":[["a","b"]],"retry":{retry},"on_dead":"block_key","once":null,"errors":[],"value":[1.50]}}"#,
-            "1".repeat(32)
-        );
-        changes.iter().fold(line, |line, (from, to)| {
-            assert!(line.contains(from), "{from}");
-            line.replacen(from, to, 1)
-        })
-    };
-    let first = message(&[]);
-    let next = |changes: &[(&str, &str)]| {
-        let own = [
-            ("\"id\":1", "\"id\":3"),
-            ("\"place\":1", "\"place\":3"),
-            ("\"turn\":2", "\"turn\":4"),
-        ];
-        message(&[&own[..], changes].concat())
-    };
-    let store_of = |queue: &str, second: &str| {
-        let clock = ManualClock::new();
-        let store = small_with(&clock).in_memory().expect("a store");
-        let lines = ended(&[&header(2), queue, &first, second]);
-        store.import(lines.as_bytes()).map(|_| store)
-    };
-    let blocked = ("\"waiting\"", "\"blocked\"");
-    let error = (
-        "\"errors\":[]",
-        "\"errors\":[{\"at_ns\":1,\"attempt\":1,\"text\":\"e\"}]",
-    );
-    let good = [
-        next(&[blocked]),
-        next(&[("\"k\"", "\"l\"")]),
-        next(&[("\"k\"", "null")]),
-        next(&[blocked, error, ("\"replays\":0", "\"replays\":1")]),
-        next(&[
-            ("\"place\":3", "\"place\":0"),
-            ("\"waiting\",\"reason\":null", "\"dead\",\"reason\":\"gave up\""),
-        ]),
-        next(&[
-            blocked,
-            ("\"once\":null", "\"once\":{\"scope\":\"s\",\"key\":\"hex:00\"}"),
-        ]),
-        next(&[blocked, ("\"value\":[1.50]", "\"raw\":\"/w==\"")]),
-    ];
-    for line in good {
-        let store = store_of(queue, &line).expect(&line);
-        is_sound(&store);
-        assert_eq!(
-            store.claim(&info_of(&store), 1).expect("a claim")[0].fence(),
-            8 + FENCES_APART
-        );
-    }
-    let bad = [
-        (next(&[]), "at its head already"),
-        (next(&[blocked, ("\"place\":3", "\"place\":1")]), "waits for none"),
-        (next(&[blocked, ("\"k\"", "\"l\"")]), "waits for none"),
-        (next(&[blocked, ("\"k\"", "null")]), "waits for none"),
-        (next(&[blocked, ("\"place\":3", "\"place\":0")]), "waits for none"),
-        (
-            next(&[("\"k\"", "\"l\""), ("\"turn\":4", "\"turn\":2")]),
-            "turn of the message",
-        ),
-        (
-            next(&[("\"k\"", "\"l\""), ("\"turn\":4", "\"turn\":0")]),
-            "turn of the message",
-        ),
-        (
-            next(&[("\"k\"", "\"l\""), ("\"turn\":4", "\"turn\":20")]),
-            "none that its queue has given",
-        ),
-        (
-            next(&[blocked, ("\"id\":3", "\"id\":0")]),
-            "none that its queue has given",
-        ),
-        (next(&[blocked, ("\"id\":3", "\"id\":1")]), "has the message already"),
-        (next(&[blocked, error]), "nothing went wrong"),
-        (
-            next(&[blocked, ("\"failures\":1", "\"failures\":0")]),
-            "without any attempt",
-        ),
-        (
-            next(&[blocked, ("\"reason\":null", "\"reason\":\"failed\"")]),
-            "has a reason",
-        ),
-        (
-            next(&[("\"waiting\",\"reason\":null", "\"dead\",\"reason\":\"bored\"")]),
-            "no reason",
-        ),
-        (next(&[("\"k\"", "\"\"")]), "key of a message has 0 bytes"),
-        (next(&[blocked, ("11\"", "1\"")]), "32 hex digits"),
-        (next(&[blocked, ("\"q\"", "\"r\"")]), "not described"),
-        (
-            next(&[blocked, ("\"base_ns\"", "\"more\":1,\"base_ns\"")]),
-            "no line of an export",
-        ),
-        (
-            next(&[blocked, ("\"value\":[1.50]", "\"value\":1,\"raw\":\"\"")]),
-            "either a value or raw",
-        ),
-        (queue.to_owned(), "described twice"),
-    ];
-    for (line, why) in bad {
-        let text = text_of(ErrorKind::Invalid, store_of(queue, &line).map(drop));
-        assert!(text.contains(why) && text.contains("line=4"), "{line}: {text}");
-    }
-    let begun = queue.replace("\"next\":20", "\"next\":0");
-    let text = text_of(ErrorKind::Invalid, store_of(&begun, &next(&[blocked])).map(drop));
-    assert!(text.contains("begin at 1"), "{text}");
-    // Other numbers than the first line says.
-    let lines = ended(&[&header(2), queue, &first]);
-    let store = small_with(&ManualClock::new()).in_memory().expect("a store");
-    assert_eq!(kind_of(store.import(lines.as_bytes())), ErrorKind::Invalid);
-    let full = small_with(&ManualClock::new()).in_memory().expect("a store");
-    full.enqueue(ALARMS, &1).expect("enqueued");
-    let text = text_of(ErrorKind::Invalid, full.import(lines.as_bytes()).map(drop));
-    assert!(text.contains("not empty, queue=alarms"), "{text}");
-}
-
-fn info_of(store: &Store) -> sprag::DynQueue {
-    let queues = store.read(|tx| tx.queues()).expect("readable");
-    queues[0].open()
 }
 
 #[test]
