@@ -1,7 +1,7 @@
 //! `outbox claim`, and the verbs that answer a claim by its receipt.
 //!
-//! A claim is kept in the file, since this process ends with its answer. It is left held only if its line was written: what
-//! nobody was told of is given back.
+//! A claim is kept in the file, since this process ends with its answer. What could not be printed is given back, since nobody
+//! could answer it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,7 @@ use super::show::{key_text, payload, payload_text, reason_name};
 use super::{Said, queue_of};
 use crate::answer::{Answer, Work, time_text};
 use crate::failure::Failure;
+use crate::file;
 use crate::json as text_json;
 use crate::records::ShownValue;
 
@@ -70,35 +71,62 @@ impl<'c> Claimed<'c> {
     }
 }
 
-pub fn claim(store: &Store, args: &ClaimArgs, json: bool) -> Result<Answer, Failure> {
-    let info = queue_of(store, &args.line.queue)?;
-    let number = usize::try_from(args.number).unwrap_or(usize::MAX);
-    let claiming = Claiming::new(number).lease(args.lease).kept_in_file();
-    let mut claims = store.claim(&info.open(), claiming)?.into_iter();
-    let is_held = !info.is_at_most_once();
-    // What is gone is told of wherever there is somebody to tell.
-    let work = if is_held { Work::Read } else { Work::Write };
-    while let Some(claim) = claims.next() {
-        let shown = Claimed::new(&claim, info.codec(), is_held);
-        let written = Answer::new(json, work, &shown, || shown.line(info.codec()))
-            .and_then(|line| line.write_line(json).map_err(|cause| Failure::unwritten(&cause)));
-        match written {
-            Err(failure) if is_held => {
-                give_back(store, std::iter::once(claim).chain(claims));
-                return Err(failure);
-            }
-            _ => {
-                let _receipt = claim.into_receipt();
-            }
+/// A message that was handed out, and its line.
+struct Told {
+    line: Answer,
+    /// `None` of what is gone with its claim.
+    receipt: Option<Receipt>,
+}
+
+/// The file is closed before anything is printed: whoever reads the first line may answer it at once.
+pub fn claim(args: &ClaimArgs, wait: Option<Duration>, json: bool) -> Result<Answer, Failure> {
+    let told = claim_in(&*file::open(&args.line.file, wait)?, args, json)?;
+    let mut left = told.iter();
+    while let Some(Told { line, receipt }) = left.next() {
+        if let (Err(cause), Some(receipt)) = (line.write_line(json), receipt) {
+            give_back(
+                args,
+                wait,
+                std::iter::once(receipt).chain(left.flat_map(|one| &one.receipt)),
+            );
+            return Err(Failure::unwritten(&cause));
         }
     }
     Ok(Answer::written())
 }
 
+fn claim_in(store: &Store, args: &ClaimArgs, json: bool) -> Result<Vec<Told>, Failure> {
+    let info = queue_of(store, &args.line.queue)?;
+    let number = usize::try_from(args.number).unwrap_or(usize::MAX);
+    let claiming = Claiming::new(number).lease(args.lease).kept_in_file();
+    let is_held = !info.is_at_most_once();
+    // What is gone is told of wherever there is somebody to tell.
+    let work = if is_held { Work::Read } else { Work::Write };
+    let claims = store.claim(&info.open(), claiming)?;
+    let lines = claims.iter().map(|claim| {
+        let shown = Claimed::new(claim, info.codec(), is_held);
+        Answer::new(json, work, &shown, || shown.line(info.codec()))
+    });
+    let lines = lines.collect::<Result<Vec<_>, _>>()?;
+    let told = lines.into_iter().zip(claims).map(|(line, claim)| Told {
+        line,
+        receipt: claim.into_receipt(),
+    });
+    Ok(told.collect())
+}
+
 /// Where that fails, the lease ends it.
-fn give_back(store: &Store, claims: impl Iterator<Item = Claim<Vec<u8>>>) {
-    for claim in claims {
-        let _ = store.release(claim);
+fn give_back<'r>(args: &ClaimArgs, wait: Option<Duration>, receipts: impl Iterator<Item = &'r Receipt>) {
+    let Ok(store) = file::open(&args.line.file, wait) else {
+        return;
+    };
+    let Ok(info) = queue_of(&store, &args.line.queue) else {
+        return;
+    };
+    for receipt in receipts {
+        if let Ok(Some(claim)) = store.take_up(&info.open(), *receipt, ANSWER) {
+            let _ = store.release(claim);
+        }
     }
 }
 

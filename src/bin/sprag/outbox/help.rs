@@ -124,8 +124,9 @@ with tabs between, none of them empty. With --json:
 Nothing is printed if nothing is due, or the queue is paused.
 
 What is printed is held until the lease is over, also while other commands or programs open the file; ack, nack, defer, release,
-bury and extend take the receipt. A line that cannot be written is given back. A kill before the lines were printed leaves the
-messages held until the lease is over, and that counts as an interruption.
+bury and extend take the receipt. The file is closed again before the first line. What cannot be written is given back, if nobody
+has the file open then. A kill before the lines were printed leaves the messages held until the lease is over, and that counts as
+an interruption.
 
 A claim of a queue that delivers at most once removes its message: there is no receipt (none, or null), and no second delivery.",
     "claimed and printed, or nothing is due",

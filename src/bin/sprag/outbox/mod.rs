@@ -31,7 +31,7 @@ pub fn run(command: &OutboxCommand, wait: Option<Duration>, json: bool) -> Resul
         }
         OutboxCommand::List(args) => show::list(&look(&args.file)?, args, json),
         OutboxCommand::Show(args) => show::show(&look(&args.line.file)?, args, json),
-        OutboxCommand::Claim(args) => claim::claim(&*open(&args.line.file)?, args, json),
+        OutboxCommand::Claim(args) => claim::claim(args, wait, json),
         OutboxCommand::Ack(held) => claim::ack(&*open(&held.line.file)?, held, json),
         OutboxCommand::Nack(args) => claim::nack(&*open(&args.held.line.file)?, args, json),
         OutboxCommand::Defer(args) => claim::defer(&*open(&args.held.line.file)?, args, json),

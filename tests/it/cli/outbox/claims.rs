@@ -204,6 +204,23 @@ fn what_could_not_be_printed_is_not_held() {
     assert!(seen.err.ends_with("\t[]\t3\n"), "{seen:?}");
 }
 
+/// Its file is closed by then, also if the pipe does not take all of it.
+#[cfg(unix)]
+#[test]
+fn whoever_reads_the_first_line_of_a_claim_may_answer_it_at_once() {
+    let place = Place::with_store();
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    for _ in 0..3 {
+        enqueue(&place, "mail", &[&large]);
+    }
+    let script = "\"$0\" outbox claim \"$1\" mail -n 3 | while read -r id receipt rest; do \"$0\" outbox ack \"$1\" mail $receipt; done";
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_sprag")]).arg(&place.file);
+    let seen: Seen = shell.output().expect("a shell").into();
+    seen.says("done\ndone\ndone");
+    assert_eq!(counts(&place, "mail"), [0, 0, 0, 0, 0, 0, 0]);
+}
+
 #[test]
 fn a_paused_queue_gives_nothing_out_and_takes_answers() {
     let place = Place::with_store();

@@ -23,7 +23,10 @@ fn run(place: &Place, lease: &str, more: &str) -> Option<i32> {
     let mut path = program.parent().expect("a folder").as_os_str().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
-    let send = format!("send() {{ echo \"$2 $3\" >> sent.txt; {more}; }}\n{}", script(lease));
+    let send = format!(
+        "send() {{ printf '%s %s\\n' \"$2\" \"$3\" >> sent.txt; {more}; }}\n{}",
+        script(lease)
+    );
     let mut shell = Command::new("sh");
     shell
         .args(["-c", &send])
