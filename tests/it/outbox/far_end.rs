@@ -27,8 +27,9 @@ const CHILD_FAR_END: &str = "SPRAG_KILL_FAR_END";
 const PAYMENT_WORKERS: u64 = 4;
 const ALARM_WORKERS: u64 = 2;
 const KILLS: u64 = 50;
-/// Requests after which a life may be ended, at most.
+/// Requests after which a life is ended, at most, and what it may come to until that is done.
 const LIFE_REQUESTS: u64 = 60;
+const LIFE_REQUESTS_MAX: u64 = 100;
 /// A payment whose handler takes its process along.
 const POISON: u64 = u64::MAX;
 /// Longer than anything here takes, on a busy machine too.
@@ -38,6 +39,8 @@ const LONG: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 struct Books {
     requests: u64,
+    /// Those behind so many are answered later: a life that is over late must not use up the work of others.
+    answered_max: u64,
     /// The payment, by effect id.
     effects: HashMap<String, u64>,
     /// How often each alarm was raised.
@@ -79,7 +82,11 @@ impl FarEnd {
     fn start() -> FarEnd {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let books = Arc::new((Mutex::default(), Condvar::new()));
+        let books = Books {
+            answered_max: u64::MAX,
+            ..Books::default()
+        };
+        let books = Arc::new((Mutex::new(books), Condvar::new()));
         let serving = thread::spawn({
             let books = books.clone();
             move || serve(&listener, &books)
@@ -93,6 +100,11 @@ impl FarEnd {
 
     fn requests(&self) -> u64 {
         self.books.0.lock().expect("no panic").requests
+    }
+
+    fn answer_at_most(&self, requests: u64) {
+        self.books.0.lock().expect("no panic").answered_max = requests;
+        self.books.1.notify_all();
     }
 
     fn wait_for(&self, requests: u64) {
@@ -135,8 +147,11 @@ fn answer(line: TcpStream, (books, came): &(Mutex<Books>, Condvar)) {
     let mut request = String::new();
     // What was cut off by a kill is no request.
     while line.read_line(&mut request).is_ok() && request.ends_with('\n') {
-        books.lock().expect("no panic").enter(request.trim_end());
+        let mut entered = books.lock().expect("no panic");
+        entered.enter(request.trim_end());
         came.notify_all();
+        let waited = came.wait_while(entered, |books| books.requests > books.answered_max);
+        drop(waited.expect("no panic"));
         request.clear();
         // Nobody listens any more if it was killed meanwhile.
         if line.get_mut().write_all(b"ok\n").is_err() {
@@ -262,6 +277,7 @@ fn live(path: &Path, far_end: &FarEnd) -> bool {
 /// Starts a relay and kills it at a moment that nobody chose: while it opens, or after some requests.
 fn live_and_die(path: &Path, far_end: &FarEnd, random: &mut Random) {
     let before = far_end.requests();
+    far_end.answer_at_most(before + LIFE_REQUESTS_MAX);
     let mut child = start(path, far_end);
     if random.below(6) == 0 {
         let out = BufReader::new(child.stdout.as_mut().expect("its stdout"));
@@ -281,13 +297,14 @@ fn a_far_end_that_counts_by_effect_id_sees_each_effect_once_over_fifty_kills_and
     let mut random = Random::new(seed());
     let folder = folder();
     let path = folder.path().join("t.sprag");
-    // More than all lives together get done before they are killed.
-    let numbers = KILLS * LIFE_REQUESTS;
+    // Two requests each: more than all lives together get done before they are killed.
+    let numbers = KILLS * LIFE_REQUESTS_MAX / 2 + 200;
     fill(&path, numbers);
     let far_end = FarEnd::start();
     for _ in 0..KILLS {
         live_and_die(&path, &far_end, &mut random);
     }
+    far_end.answer_at_most(u64::MAX);
     assert!(live(&path, &far_end));
     let books = far_end.end();
 
