@@ -76,8 +76,8 @@ pub use stats::Stats;
 #[cfg(feature = "test-util")]
 pub use store::Probe;
 pub use store::{
-    BackedUp, Claim, Claiming, Compacted, Consumed, InState, Options, Page, ReadTx, Receipt, Restored, Scan, Store,
-    Unsettled, WriteTx,
+    BackedUp, Claim, Claiming, Claims, Compacted, Consumed, InState, Options, Page, ReadTx, Receipt, Restored, Scan,
+    Store, Unsettled, WriteTx,
 };
 pub use table::transition::{Refusal, Transitioned};
 pub use table::{DynTable, Record, Table, TableInfo, TableSpec};

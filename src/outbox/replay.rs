@@ -19,6 +19,7 @@ pub struct Replay {
     only: Option<Vec<MessageId>>,
     reason: Option<Reason>,
     dead_for: Option<Duration>,
+    behind: Option<MessageId>,
     limit: Option<usize>,
     per_second: Option<u32>,
     new_effect_ids: bool,
@@ -46,6 +47,13 @@ impl Replay {
     /// Only those that have been dead for at least so long.
     pub fn dead_for(mut self, age: Duration) -> Replay {
         self.dead_for = Some(age);
+        self
+    }
+
+    /// Only those that died behind this letter: to go on where a call stopped whose letters were refused, see
+    /// [`Replayed::behind`]. From the first one on, if it is no dead letter any more.
+    pub fn behind(mut self, id: Option<MessageId>) -> Replay {
+        self.behind = id;
         self
     }
 
@@ -112,56 +120,84 @@ pub struct Replayed {
     pub replayed: u64,
     /// Those that do not, and why.
     pub refused: Vec<(MessageId, Refused)>,
-    /// Whether there are more that the limit left.
+    /// Whether there are more that the limit left, or that were not looked at.
     pub more: bool,
+    /// The last letter that was looked at and stayed: [`Replay::behind`] it lie those that are left.
+    pub behind: Option<MessageId>,
 }
 
-/// The letters that are meant, in the order of their deaths, those that were named and are none, and whether there are more.
-fn chosen(txn: &Txn, queue: u32, which: &Replay) -> Result<(Vec<(MessageId, Row)>, Vec<MessageId>, bool)> {
+/// What is meant by a wish.
+#[derive(Default)]
+struct Chosen {
+    /// The letters, in the order of their deaths.
+    letters: Vec<(MessageId, Row)>,
+    /// Those that were named and are none.
+    others: Vec<MessageId>,
+    /// The last one that was looked at and not chosen, with its turn.
+    left: Option<(u64, MessageId)>,
+    more: bool,
+}
+
+/// Looks at no more letters than one call may.
+fn chosen(txn: &Txn, queue: u32, which: &Replay) -> Result<Chosen> {
     let now_ns = txn.now().schedule_ns;
     let limit = which.limit.unwrap_or(usize::MAX).min(DEAD_LETTERS_AT_ONCE_MAX);
+    let mut chosen = Chosen::default();
     let ids = match &which.only {
         Some(ids) => ids.iter().map(|id| id.0).collect(),
-        None => numbers(txn, queue, Kind::Dead, 0, usize::MAX)?,
+        None => {
+            let behind = which.behind.map(|id| read_row(txn, queue, id.0)).transpose()?.flatten();
+            let behind = behind.map_or(0, |row| row.turn);
+            let ids = numbers(txn, queue, Kind::Dead, behind, DEAD_LETTERS_AT_ONCE_MAX)?;
+            chosen.more = ids.len() == DEAD_LETTERS_AT_ONCE_MAX;
+            ids
+        }
     };
-    let (mut letters, mut others) = (Vec::new(), Vec::new());
     for id in ids {
         let id = MessageId(id);
         let row = read_row(txn, queue, id.0)?;
-        match row.as_ref().map(|row| row.stand) {
-            Some(Stand::Dead(reason)) => {
-                letters.extend(row.filter(|row| which.takes(row, reason, now_ns)).map(|row| (id, row)))
+        match row.map(|row| (row.stand, row)) {
+            Some((Stand::Dead(reason), row)) if which.takes(&row, reason, now_ns) => {
+                // Those that are named come in any order.
+                if which.only.is_none() && chosen.letters.len() == limit {
+                    chosen.more = true;
+                    break;
+                }
+                chosen.letters.push((id, row));
             }
-            _ => others.push(id),
-        }
-        // Those that are named come in any order.
-        if which.only.is_none() && letters.len() > limit {
-            break;
+            Some((Stand::Dead(_), row)) => chosen.left = Some((row.turn, id)),
+            _ => chosen.others.push(id),
         }
     }
-    letters.sort_by_key(|(_, row)| row.turn);
-    letters.dedup_by_key(|(id, _)| *id);
-    let more = letters.len() > limit;
-    letters.truncate(limit);
-    Ok((letters, others, more))
+    chosen.letters.sort_by_key(|(_, row)| row.turn);
+    chosen.letters.dedup_by_key(|(id, _)| *id);
+    chosen.more |= chosen.letters.len() > limit;
+    chosen.letters.truncate(limit);
+    Ok(chosen)
 }
 
 /// Delivers dead letters again. Says also whether somebody who waits for messages should look again.
 pub(crate) fn replay(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(Replayed, bool)> {
     let now_ns = txn.now().schedule_ns;
-    let (letters, others, more) = chosen(txn, queue, which)?;
+    let Chosen {
+        letters,
+        others,
+        mut left,
+        more,
+    } = chosen(txn, queue, which)?;
     let mut outcome = Replayed {
         more,
         ..Replayed::default()
     };
     outcome.refused = others.into_iter().map(|id| (id, Refused::NotDead)).collect();
     let mut woke = false;
-    for (id, _) in letters {
+    for (id, row) in letters {
         let due_ns = which.due_ns(now_ns, outcome.replayed);
         if !which.forced
             && let Some(refused) = refusal(txn, queue, id, due_ns)?
         {
             outcome.refused.push((id, refused));
+            left = left.max(Some((row.turn, id)));
             continue;
         }
         let effect_id = if which.new_effect_ids {
@@ -174,6 +210,7 @@ pub(crate) fn replay(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(Repla
         woke |= line.close()?;
         outcome.replayed += 1;
     }
+    outcome.behind = left.map(|(_, id)| id);
     Ok((outcome, woke))
 }
 
@@ -190,7 +227,7 @@ fn refusal(txn: &Txn, queue: u32, id: MessageId, due_ns: i64) -> Result<Option<R
 
 /// Removes dead letters, and gives their number. Says also whether somebody who waits for messages should look again.
 pub(crate) fn discard(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(u64, bool)> {
-    let (letters, ..) = chosen(txn, queue, which)?;
+    let letters = chosen(txn, queue, which)?.letters;
     let (mut discarded, mut woke) = (0, false);
     for (id, _) in letters {
         let mut line = Line::open(txn, queue)?;

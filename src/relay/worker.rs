@@ -39,7 +39,7 @@ where
                     self.delivery(kept)
                         .map_or_else(|said| said, |delivery| said_by(handler(&delivery)))
                 }));
-                kept.say(said.unwrap_or_else(|panic| of_panic(panic)));
+                kept.say(said.unwrap_or_else(of_panic));
             }
         }
     }

@@ -156,14 +156,18 @@ impl Store {
         answers: &[Answer<'_, Q::Message>],
     ) -> Result<Vec<Claim<Q::Message>>> {
         let ((), claims) = self.write_then_claim(queue, claiming, |tx| tx.answer_all(answers))?;
-        answers.iter().for_each(|answer| answer.claim.end());
+        for answer in answers {
+            answer.claim.end();
+        }
         Ok(claims)
     }
 
     /// Answers a lot, in one commit. If it fails the claims stay as they are.
     pub(crate) fn settle<M>(&self, answers: &[Answer<'_, M>]) -> Result<()> {
         self.write(|tx| tx.answer_all(answers))?;
-        answers.iter().for_each(|answer| answer.claim.end());
+        for answer in answers {
+            answer.claim.end();
+        }
         Ok(())
     }
 

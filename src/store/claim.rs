@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Bell, Holding, Leases};
 use crate::limits::LEASE_SECS_DEFAULT;
 use crate::outbox::line::Taken;
-use crate::outbox::{EffectId, MessageId};
+use crate::outbox::{EffectId, MessageId, QueueSpec};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,6 +58,9 @@ impl From<usize> for Claiming {
     }
 }
 
+/// The claims of messages of a queue.
+pub type Claims<Q> = Vec<Claim<<Q as QueueSpec>::Message>>;
+
 /// A message in the hands of whoever claimed it.
 ///
 /// It is answered once, by one of [`Store::ack`], [`nack`](Store::nack), [`defer`](Store::defer), [`release`](Store::release),
@@ -68,8 +71,8 @@ impl From<usize> for Claiming {
 /// [`Settled::Stale`] and changes nothing. The claim of an [`at_most_once`](crate::Queue::at_most_once) queue is the last that
 /// is heard of its message: to acknowledge it changes nothing, and any other answer is `Invalid`.
 pub struct Claim<M> {
-    queue: String,
-    taken: Taken,
+    queue: Arc<str>,
+    taken: Box<Taken>,
     decode: fn(&[u8]) -> Result<M>,
     /// `None` for a message that is gone already.
     pub(super) hold: Option<Hold>,
@@ -78,8 +81,8 @@ pub struct Claim<M> {
 impl<M> Claim<M> {
     pub(super) fn new(queue: &str, taken: Taken, decode: fn(&[u8]) -> Result<M>, hold: Option<Hold>) -> Claim<M> {
         Claim {
-            queue: queue.to_owned(),
-            taken,
+            queue: queue.into(),
+            taken: Box::new(taken),
             decode,
             hold,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::claim::{Claim, Claiming, Hold, Receipt, nanos};
+use super::claim::{Claim, Claiming, Claims, Hold, Receipt, nanos};
 use super::{ReadTx, Store, WriteTx, inside};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Store {
     ///
     /// # Errors
     /// `Schema` if the queue is declared otherwise in the file; as [`Store::write`].
-    pub fn claim<Q: QueueSpec>(&self, queue: Q, claiming: impl Into<Claiming>) -> Result<Vec<Claim<Q::Message>>> {
+    pub fn claim<Q: QueueSpec>(&self, queue: Q, claiming: impl Into<Claiming>) -> Result<Claims<Q>> {
         let claiming = claiming.into();
         inside::refuse_in_write(self.inner.id, "claim")?;
         if !self.can_claim(&queue)? {
@@ -61,7 +61,7 @@ impl Store {
         queue: Q,
         claiming: impl Into<Claiming>,
         patience: Duration,
-    ) -> Result<Vec<Claim<Q::Message>>> {
+    ) -> Result<Claims<Q>> {
         inside::refuse_in_any(self.inner.id, "claim_wait")?;
         self.claim_until(queue, claiming.into(), patience, || false)
     }
@@ -73,7 +73,7 @@ impl Store {
         claiming: Claiming,
         patience: Duration,
         is_over: impl Fn() -> bool,
-    ) -> Result<Vec<Claim<Q::Message>>> {
+    ) -> Result<Claims<Q>> {
         let bell = self.bell_of(&queue);
         let end_ns = self.running_ns()?.saturating_add(nanos(patience));
         loop {
@@ -107,7 +107,7 @@ impl Store {
         queue: Q,
         claiming: impl Into<Claiming>,
         f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
-    ) -> Result<(R, Vec<Claim<Q::Message>>), E> {
+    ) -> Result<(R, Claims<Q>), E> {
         let claiming = claiming.into();
         let mut lot = Lot::new(&self.inner.leases, self.bell_of(&queue));
         let result = self.write(|tx| {

@@ -44,7 +44,7 @@ use crate::table::{Declared, Record, TableSpec};
 use crate::txn::Txn;
 
 use claim::Hold;
-pub use claim::{Claim, Claiming, Consumed, Receipt, Unsettled};
+pub use claim::{Claim, Claiming, Claims, Consumed, Receipt, Unsettled};
 pub use copies::{BackedUp, Compacted, Restored};
 use inside::Inside;
 pub use options::Options;

@@ -235,7 +235,7 @@ impl Store {
     /// Ends what earlier processes held: one process writes, so nobody holds it any more. A claim that is kept in the file goes
     /// on until its time is over. What fails here, on a full disk say, is left to the first claim.
     pub(super) fn end_older_claims(&self) -> Result<()> {
-        let queues = self.read(|tx| tx.queues())?;
+        let queues = self.queues()?;
         for info in queues {
             // Whether a tally can be read is for those to say who need it.
             let tally = self.read(|tx| entries::read_tally(&tx.txn, info.id));
@@ -247,13 +247,21 @@ impl Store {
         Ok(())
     }
 
+    #[expect(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the path names the method of one lifetime, and a read needs it for all"
+    )]
+    fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.read(|tx| tx.queues())
+    }
+
     /// Ends what was given back and is not written down, so that the next process does not take it for lost.
     pub(super) fn end_given_back(&self) {
         let given_back = self.inner.leases.given_back();
         if given_back.is_empty() {
             return;
         }
-        let queues = self.read(|tx| tx.queues()).unwrap_or_default();
+        let queues = self.queues().unwrap_or_default();
         for info in queues.iter().filter(|info| given_back.contains(&info.id)) {
             // If it fails, the next opening ends it.
             drop(self.end_over(info));

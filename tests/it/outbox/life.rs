@@ -25,11 +25,9 @@ fn a_message_leaves_with_its_transaction_and_is_gone_once_acknowledged() {
     let (store, _) = store();
     let kept: Result<(), Error> = store.write(|tx| {
         tx.enqueue(MAIL, &"never".to_owned())?;
-        Err(Error::from(
-            store
-                .enqueue(MAIL, &"inside".to_owned())
-                .expect_err("a write inside of a write"),
-        ))
+        Err(store
+            .enqueue(MAIL, &"inside".to_owned())
+            .expect_err("a write inside of a write"))
     });
     assert_eq!(kind_of(kept), ErrorKind::Invalid);
     assert!(store.queue_stats("mail").expect("a look").is_none());
@@ -57,11 +55,11 @@ fn a_key_hands_out_its_messages_one_by_one_in_their_order() {
     for claim in first {
         assert_eq!(store.ack(claim).expect("acknowledged"), Settled::Done);
     }
-    let (_, second) = store
+    let ((), second) = store
         .write_then_claim(MAIL, 10, |_| Ok::<_, Error>(()))
         .expect("a claim");
     assert_eq!(texts(&second), ["a2"]);
-    let (_, third) = store
+    let ((), third) = store
         .write_then_claim(MAIL, 10, |tx| {
             second.into_iter().try_for_each(|claim| tx.ack(claim).map(drop))
         })

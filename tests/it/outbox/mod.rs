@@ -5,6 +5,7 @@ mod crash;
 mod decide;
 mod far_end;
 mod faults;
+mod growth;
 mod idle;
 mod life;
 mod lines;

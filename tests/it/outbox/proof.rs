@@ -10,7 +10,7 @@ const RECEIPTS: Queue<String> = Queue::new("receipts");
 /// Takes a message in, once, and does the work of whatever is there.
 fn takes_in_and_consumes(store: &Store, message: &(u64, i64)) -> Result<(), Error> {
     let key = OnceKey::new("inbox", message.0.to_be_bytes(), Keep::Forever);
-    store.once(&key, |tx| tx.enqueue(PAYMENTS, message).map(|id| id.get()))?;
+    store.once(&key, |tx| tx.enqueue(PAYMENTS, message).map(sprag::MessageId::get))?;
     for claim in store.claim(PAYMENTS, 10)? {
         let done = store.consume(claim, |tx, claim| {
             let (account, amount) = claim.message()?;
@@ -28,7 +28,7 @@ fn takes_in_and_consumes(store: &Store, message: &(u64, i64)) -> Result<(), Erro
 /// The same with the acknowledgement in a commit of its own.
 fn acknowledges_later(store: &Store, message: &(u64, i64)) -> Result<(), Error> {
     let key = OnceKey::new("inbox", message.0.to_be_bytes(), Keep::Forever);
-    store.once(&key, |tx| tx.enqueue(PAYMENTS, message).map(|id| id.get()))?;
+    store.once(&key, |tx| tx.enqueue(PAYMENTS, message).map(sprag::MessageId::get))?;
     for claim in store.claim(PAYMENTS, 10)? {
         store.write(|tx| {
             let (account, amount) = claim.message()?;
