@@ -228,6 +228,11 @@ impl<'t> Line<'t> {
             }
             for (mark, id) in due {
                 let row = self.row(id)?.ok_or_else(|| damaged("row of a message"))?;
+                // One that may have ended its process is handed out alone: the others of its lot would pay for it.
+                let is_suspect = row.interruptions > 0;
+                if is_suspect && !taken.is_empty() {
+                    break 'look;
+                }
                 let (body, payload) = self.body(id)?;
                 self.tally.head = mark;
                 let fence = fences.next()?;
@@ -255,6 +260,9 @@ impl<'t> Line<'t> {
                     expired += 1;
                 }
                 written += WRITTEN_OF_A_CLAIM + key_bytes * KEYS_WRITTEN_OF_A_CLAIM;
+                if is_out && is_suspect {
+                    break 'look;
+                }
                 if moves_line {
                     // The next one of the key may lie before what was found due: a few at a time, or most is found in vain.
                     at_once = AFTER_A_MOVE;

@@ -258,6 +258,11 @@ impl Reference {
         let mut out = Vec::new();
         while out.len() < n && self.paused.is_none() {
             let Some(at) = self.next_ready() else { break };
+            // One that was never answered before is handed out alone.
+            let is_suspect = self.messages[at].interruptions > 0;
+            if is_suspect && !out.is_empty() {
+                break;
+            }
             *fence += 1;
             let active = self.active();
             let (now, mono) = (self.hands.now, self.hands.mono);
@@ -278,6 +283,9 @@ impl Reference {
             out.push((message.id, *fence, message.attempts));
             if self.at_most_once {
                 self.remove(at);
+            }
+            if is_suspect {
+                break;
             }
         }
         out
