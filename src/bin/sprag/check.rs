@@ -28,6 +28,8 @@ enum ShownPlace<'a> {
     Table { table: &'a str },
     Record { table: &'a str, key: &'a str },
     Remembered { scope: &'a str, key: &'a str },
+    Queue { queue: &'a str },
+    Message { queue: &'a str, message: u64 },
     Entry { space: &'a str, key: &'a str },
     Other(String),
 }
@@ -42,6 +44,11 @@ impl<'a> ShownPlace<'a> {
             Place::Table { table } => ShownPlace::Table { table },
             Place::Record { table, key } => ShownPlace::Record { table, key },
             Place::Remembered { scope, key } => ShownPlace::Remembered { scope, key },
+            Place::Queue { queue } => ShownPlace::Queue { queue },
+            Place::Message { queue, message } => ShownPlace::Message {
+                queue,
+                message: *message,
+            },
             Place::Entry { space, key } => ShownPlace::Entry { space, key },
             // A place that came after this command.
             other => ShownPlace::Other(other.to_string()),
@@ -60,6 +67,8 @@ struct Summary {
     tables: u64,
     records: u64,
     remembered_keys: u64,
+    queues: u64,
+    messages: u64,
     segments: u64,
     index_entries: u64,
 }
@@ -75,6 +84,8 @@ impl Summary {
             tables: checked.tables,
             records: checked.records,
             remembered_keys: checked.remembered_keys,
+            queues: checked.queues,
+            messages: checked.messages,
             segments: checked.segments,
             index_entries: checked.index_entries,
         }
@@ -90,12 +101,15 @@ impl Summary {
             tables,
             records,
             remembered_keys,
+            queues,
+            messages,
             segments,
             index_entries,
         } = self;
         format!(
             "findings={findings} bytes={bytes} frames={frames} pages={pages} base_verified={base_verified} tables={tables} \
-             records={records} remembered_keys={remembered_keys} segments={segments} index_entries={index_entries}"
+             records={records} remembered_keys={remembered_keys} queues={queues} messages={messages} \
+             segments={segments} index_entries={index_entries}"
         )
     }
 }

@@ -48,15 +48,15 @@ With --json, one object on one line of stdout:
   stats        {\"file\":..,\"file_bytes\":..,\"sequence\":..,\"log_half_bytes\":..,\"log_used_bytes\":..,\"retention_ns\":..,
                \"highest_wall_ns\":..,\"highest_wall\":..,\"tables\":[the object of tables, ..],\"queues\":[that of outbox list, ..]}
   check        {\"place\":{..},\"rule\":..,\"says\":..,\"seen\":..}, a line for each finding; \"place\" has \"region\" and \"offset\", or
-               some of \"table\", \"key\", \"scope\" and \"space\"; at the end
+               some of \"table\", \"key\", \"scope\", \"queue\", \"message\" and \"space\"; at the end
                {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,
-               \"remembered_keys\":..,\"segments\":..,\"index_entries\":..}
+               \"remembered_keys\":..,\"queues\":..,\"messages\":..,\"segments\":..,\"index_entries\":..}
   backup       {\"outcome\":\"backed up\",\"file\":..,\"sequence\":..,\"bytes\":..}
   restore      {\"outcome\":\"restored\",\"file\":..,\"sequence\":..,\"bytes\":..}
   compact      {\"outcome\":\"compacted\" or \"unchanged\",\"bytes_before\":..,\"bytes_after\":..}
   export       with and without --json, lines of JSON (see help export)
   import       {\"outcome\":\"imported\", \"completed\" or \"already imported\",\"tables\":..,\"records\":..,
-               \"remembered_keys\":..}
+               \"remembered_keys\":..,\"queues\":..,\"messages\":..}
   outbox       {\"outcome\":..} and what belongs to it, or a line for each queue or message (see help outbox and its verbs)
   clock reset  {\"outcome\":\"applied\",\"highest_wall\":..}
   completions  {\"shell\":..,\"script\":..}
@@ -260,9 +260,9 @@ Exit codes:
   7  an I/O error, also of stdout; or read-only";
 
 pub const IMPORT: &str = "\
-On stdout: imported tables=.. records=.. remembered_keys=.., or completed .. if an earlier call had been stopped, or already
+On stdout: imported tables=.. records=.. remembered_keys=.. queues=.. messages=.., or completed .. if an earlier call had been stopped, or already
 imported .. if there was nothing left to do. With --json:
-  {\"outcome\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..}
+  {\"outcome\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..,\"queues\":..,\"messages\":..}
 
 FILE must exist and be empty: sprag init FILE. Versions and states are those of the source; a remembered key is kept from now on
 for the time that it had left. If it is stopped, or fails, call it again with the same lines. What was taken in stays; until the end
@@ -406,10 +406,10 @@ On stdout, a line for each finding: where it is, which rule is broken there, and
 was looked at: findings=0 bytes=.. frames=.. pages=.. and so on. At most 1000 findings are printed, all are counted. With --json:
   {\"place\":{\"region\":..,\"offset\":..},\"rule\":..,\"says\":..,\"seen\":..}
   {\"findings\":..,\"bytes\":..,\"frames\":..,\"pages\":..,\"base_verified\":..,\"tables\":..,\"records\":..,\"remembered_keys\":..,
-   \"segments\":..,\"index_entries\":..}
-A place in a table has \"table\" and \"key\", a remembered key \"scope\" and \"key\", another entry \"space\" and \"key\".
+   \"queues\":..,\"messages\":..,\"segments\":..,\"index_entries\":..}
+A place in a table has \"table\" and \"key\", a remembered key \"scope\" and \"key\", a message \"queue\" and \"message\", another entry \"space\" and \"key\".
 
-It looks at the superblock, the log, every page of the base with its checksum, every record, remembered key and table, and at
+It looks at the superblock, the log, every page of the base with its checksum, every record, remembered key, table and message, and at
 indexes and counters both ways. While another process writes to the file, one state of it is checked, and neither the
 checksums of pages nor the log (base_verified=false). It changes nothing and goes on behind what is damaged as far as it can. What was written last and
 is torn is no damage. It reads the whole file more than once.

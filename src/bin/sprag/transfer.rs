@@ -32,6 +32,8 @@ struct Shown {
     tables: u64,
     records: u64,
     remembered_keys: u64,
+    queues: u64,
+    messages: u64,
 }
 
 pub fn import(args: &ImportArgs, wait: Option<Duration>, json: bool) -> Result<Answer, Failure> {
@@ -44,6 +46,8 @@ pub fn import(args: &ImportArgs, wait: Option<Duration>, json: bool) -> Result<A
         tables,
         records,
         remembered_keys,
+        queues,
+        messages,
         lines_before,
         lines,
         ..
@@ -58,9 +62,13 @@ pub fn import(args: &ImportArgs, wait: Option<Duration>, json: bool) -> Result<A
         tables,
         records,
         remembered_keys,
+        queues,
+        messages,
     };
     Answer::new(json, Work::Write, &shown, || {
-        format!("{outcome} tables={tables} records={records} remembered_keys={remembered_keys}")
+        format!(
+            "{outcome} tables={tables} records={records} remembered_keys={remembered_keys} queues={queues} messages={messages}"
+        )
     })
 }
 

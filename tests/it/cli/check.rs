@@ -23,7 +23,8 @@ fn a_sound_store_prints_what_was_looked_at_and_exits_0() {
     let place = filled();
     let bytes = std::fs::metadata(&place.file).expect("the file").len();
     let seen = place.run(&["check", "FILE"]);
-    let counted = "base_verified=true tables=1 records=1 remembered_keys=1 segments=1 index_entries=0";
+    let counted =
+        "base_verified=true tables=1 records=1 remembered_keys=1 queues=0 messages=0 segments=1 index_entries=0";
     assert!(
         seen.out
             .starts_with(&format!("findings=0 bytes={bytes} frames=0 pages=")),
