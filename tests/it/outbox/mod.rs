@@ -1,8 +1,8 @@
 //! Messages: from the commit that enqueues them to the one that ends them.
 
 pub mod busy;
-mod faults;
 mod far_end;
+mod faults;
 mod idle;
 mod life;
 mod model;
