@@ -45,10 +45,7 @@ impl<'a> ShownPlace<'a> {
             Place::Record { table, key } => ShownPlace::Record { table, key },
             Place::Remembered { scope, key } => ShownPlace::Remembered { scope, key },
             Place::Queue { queue } => ShownPlace::Queue { queue },
-            Place::Message { queue, message } => ShownPlace::Message {
-                queue,
-                message: *message,
-            },
+            Place::Message { queue, id } => ShownPlace::Message { queue, message: *id },
             Place::Entry { space, key } => ShownPlace::Entry { space, key },
             // A place that came after this command.
             other => ShownPlace::Other(other.to_string()),

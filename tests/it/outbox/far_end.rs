@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sprag::{Delivery, Handled, MessageState, Outgoing, Queue, Reason, Relay, Retry, Store};
 
@@ -228,7 +228,9 @@ fn relay(path: &Path, far_end: SocketAddr) {
             let _ = heard_alarm.send(());
             ask(far_end, "alarm", delivery)
         });
+    let begun = Instant::now();
     while left(&store) > 0 {
+        assert!(begun.elapsed() < LONG, "some are never delivered");
         // An answer is written down a while after it was given.
         let _ = heard.recv_timeout(Duration::from_millis(10));
     }
