@@ -46,7 +46,7 @@ impl Ready<'_> {
                 Met::First { end_ns } => Some((key, end_ns)),
             },
         };
-        let depth = txn.open_layer();
+        let depth = txn.open_layer()?;
         let judged = self.judge(txn, tables, self.once.as_ref().map(OnceKey::stored_key).or(within));
         let applied = matches!(judged, Ok((BatchVerdict::Apply, _)));
         if applied {

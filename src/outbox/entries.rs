@@ -6,7 +6,7 @@ use super::row::{Body, Failures, Row, Stand, push_failure};
 use super::tally::{Mark, Tally};
 use crate::codec::sealed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::txn::Txn;
+use crate::txn::{Late, Txn};
 
 pub(super) fn damaged(what: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("{what} is damaged"))
@@ -15,8 +15,18 @@ pub(super) fn damaged(what: &str) -> Error {
 /// How a queue stands; as one that is new if it has no tally.
 pub(crate) fn read_tally(txn: &Txn, queue: u32) -> Result<Tally> {
     let key = keys::tally(queue);
+    if let Some(tally) = txn.late::<Tally>(&key) {
+        return Ok(tally.clone());
+    }
     txn.get(&key)?
         .map_or_else(|| Ok(Tally::default()), |bytes| decode_tally(&key, &bytes))
+}
+
+/// Each message of a transaction changes it.
+impl Late for Tally {
+    fn bytes(&self, key: &[u8]) -> Result<Vec<u8>> {
+        sealed::seal(key, self)
+    }
 }
 
 pub(crate) fn decode_tally(key: &[u8], bytes: &[u8]) -> Result<Tally> {

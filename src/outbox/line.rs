@@ -16,7 +16,6 @@ use super::keys::{self, Kind};
 use super::queue::{OnDead, QueueDeclared, Terms, When};
 use super::row::{Body, EffectId, MessageId, Reason, Row, Stand};
 use super::tally::{Mark, Tally};
-use crate::codec::sealed;
 use crate::codec::time::wall_time;
 use crate::engine::Bytes;
 use crate::error::Result;
@@ -39,13 +38,12 @@ pub(crate) struct Line<'t> {
     pub(super) at: Times,
     /// Something may be claimed that could not before.
     pub(super) woke: bool,
-    /// The layers of the transaction below what is changed.
-    depth: usize,
 }
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        self.txn.drop_layers(self.depth);
+        // Nothing, once it was closed.
+        self.txn.take_back();
     }
 }
 
@@ -133,10 +131,9 @@ impl<'t> Line<'t> {
             now_ns,
             active_ns: tally.active_ns(now_ns),
         };
-        let depth = txn.open_layer();
+        txn.begin_step();
         let mut line = Line {
             txn,
-            depth,
             queue,
             before: tally.clone(),
             tally,
@@ -150,12 +147,10 @@ impl<'t> Line<'t> {
     /// Writes the tally, if anything happened. Says whether somebody who waits for messages should look again.
     pub(crate) fn close(mut self) -> Result<bool> {
         if !self.tally.is_same_but_for_time(&self.before) {
-            let key = keys::tally(self.queue);
-            let bytes = sealed::seal(&key, &self.tally)?;
-            self.txn.put(key, bytes);
+            self.txn
+                .put_late(keys::tally(self.queue), std::mem::take(&mut self.tally))?;
         }
-        self.txn.keep_layers(self.depth);
-        self.depth = usize::MAX;
+        self.txn.keep_step();
         Ok(self.woke)
     }
 

@@ -91,7 +91,7 @@ impl ReadTx<'_> {
         let durable = || self.engine.read();
         let tables = Tables::new(&self.inner.catalog, &durable);
         let outcome = ready.apply(&mut trial, tables, within)?;
-        self.engine.fits(&trial.into_changes())?;
+        self.engine.fits(&trial.into_changes()?)?;
         Ok(outcome)
     }
 }

@@ -221,7 +221,7 @@ fn with_later_fences(original: Original) -> Result<Original> {
     let mut txn = Txn::new(original.view().clone(), Now::default());
     let last = lease::last_fence(&txn)?;
     lease::begin_far_above(&mut txn, last)?;
-    Ok(original.with(txn.into_changes()))
+    Ok(original.with(txn.into_changes()?))
 }
 
 fn copy(original: &Original, building: &Building, identity: Identity, cache_bytes: usize) -> Result<Copied> {

@@ -124,7 +124,8 @@ where
     while let Some(standing) = next {
         let mut scratch = tx.txn.clone();
         let rewrote = migrate.page(&mut scratch, standing, f)?;
-        let checked = tx.engine.fits(&scratch.into_changes());
+        let changes = scratch.into_changes();
+        let checked = changes.and_then(|changes| tx.engine.fits(&changes));
         checked.map_err(|cause| rewrote.end.refused(cause))?;
         next = (!rewrote.is_last).then_some(rewrote.end);
     }

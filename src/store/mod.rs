@@ -216,14 +216,13 @@ impl Store {
                 f(&mut tx)
             };
             let (changes, after) = tx.into_parts();
-            let changes = if result.is_ok() { changes } else { Vec::new() };
-            let staged = if changes.is_empty() {
-                let ticket = writer.ticket();
-                drop(writer);
-                Ok(ticket)
-            } else {
+            let changes = if result.is_ok() { changes } else { Ok(Vec::new()) };
+            let staged = changes.and_then(|changes| {
+                if changes.is_empty() {
+                    return Ok(writer.ticket());
+                }
                 writer.commit(changes)
-            };
+            });
             // Also what wrote nothing was decided on a state that a failed sync could still take away.
             let durable = staged
                 .as_ref()

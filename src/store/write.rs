@@ -68,7 +68,7 @@ impl<'s> WriteTx<'s> {
         &mut self.read.txn
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Change>, After) {
+    pub(super) fn into_parts(self) -> (Result<Vec<Change>>, After) {
         (self.read.txn.into_changes(), self.after)
     }
 
@@ -294,7 +294,7 @@ impl<'s> WriteTx<'s> {
             Met::Repeat(remembered) => return Ok(repeat(key, remembered)?),
             Met::First { end_ns } => end_ns,
         };
-        let unit = Unit::open(self, key.stored_key().clone());
+        let unit = Unit::open(self, key.stored_key().clone())?;
         let result = f(unit.tx)?;
         let mut bytes = Vec::new();
         encode_verified::<Bincode, R>(&result, &mut bytes)?;
@@ -340,18 +340,18 @@ struct Unit<'t, 's> {
 }
 
 impl<'t, 's> Unit<'t, 's> {
-    fn open(tx: &'t mut WriteTx<'s>, stored_key: Bytes) -> Unit<'t, 's> {
+    fn open(tx: &'t mut WriteTx<'s>, stored_key: Bytes) -> Result<Unit<'t, 's>> {
+        let depth = tx.txn_mut().open_layer()?;
         let under_way = tx.under_way.len();
         tx.under_way.push(stored_key);
-        let depth = tx.txn_mut().open_layer();
         let (settled, gone) = (tx.after.settled.len(), tx.after.gone.len());
-        Unit {
+        Ok(Unit {
             tx,
             depth,
             under_way,
             settled,
             gone,
-        }
+        })
     }
 
     fn keep(mut self) {

@@ -182,7 +182,7 @@ pub(crate) fn additions(view: Arc<View>, declared: &[Declared]) -> Result<Vec<Ch
     for table in declared {
         declare(&mut txn, table)?;
     }
-    Ok(txn.into_changes())
+    txn.into_changes()
 }
 
 /// Compares a declaration with the file, and creates or grows the entry. Says whether it was changed.

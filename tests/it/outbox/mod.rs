@@ -15,6 +15,7 @@ mod proof;
 mod reference;
 mod relay;
 mod storm;
+mod tally;
 #[cfg(feature = "tokio")]
 mod tasks;
 mod wake;
