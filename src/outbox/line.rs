@@ -47,10 +47,13 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Bytes that a commit takes at most to hand out a message, without its key.
-const WRITTEN_OF_A_CLAIM: u64 = 400;
-/// How often the key is among them: in the row, and if the claim removes the message, in the line and the row of the next one.
-const KEYS_WRITTEN_OF_A_CLAIM: u64 = 5;
+/// From so many interruptions on a message may be what ends its process. Fewer can befall any.
+const SUSPECT_FROM: u32 = 2;
+/// Bytes that a commit takes at most to hand out a message, beside its key: the row, and two entries of the index.
+const WRITTEN_TO_CLAIM: u64 = 200;
+/// The same for one that is gone then, and lets the next one of its key go on; and how often the key is among them.
+const WRITTEN_TO_REMOVE: u64 = 400;
+const KEYS_WRITTEN_TO_REMOVE: u64 = 5;
 /// How many due messages are looked up at once behind one whose key went on.
 const AFTER_A_MOVE: usize = 8;
 
@@ -224,7 +227,7 @@ impl<'t> Line<'t> {
             for (mark, id) in due {
                 let row = self.row(id)?.ok_or_else(|| damaged("row of a message"))?;
                 // One that may have ended its process is handed out alone: the others of its lot would pay for it.
-                let is_suspect = row.interruptions > 0;
+                let is_suspect = row.interruptions >= SUSPECT_FROM;
                 if is_suspect && !taken.is_empty() {
                     break 'look;
                 }
@@ -254,7 +257,11 @@ impl<'t> Line<'t> {
                 } else {
                     expired += 1;
                 }
-                written += WRITTEN_OF_A_CLAIM + key_bytes * KEYS_WRITTEN_OF_A_CLAIM;
+                written += if moves_line {
+                    WRITTEN_TO_REMOVE + KEYS_WRITTEN_TO_REMOVE * key_bytes
+                } else {
+                    WRITTEN_TO_CLAIM + key_bytes
+                };
                 if is_out && is_suspect {
                     break 'look;
                 }

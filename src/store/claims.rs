@@ -245,12 +245,12 @@ impl Lot {
         };
         let now_ns = tx.read.txn.now().mono_ns;
         self.deadline_ns = now_ns.saturating_add(nanos(claiming.lease));
-        self.over.fill(tx, &info)?;
+        self.over.fill(tx, &info, now_ns)?;
         let wish = Wish {
             n: claiming.messages.min(CLAIM_MESSAGES_MAX),
             kept_ns: claiming.kept_ns(),
             // The rest is for leases that end, and for answers.
-            room: tx.commit_bytes_max()? / 4,
+            room: tx.commit_bytes_max()? / 2,
             leases: &self.leases,
         };
         let mut line = Line::open(tx.txn_mut(), info.id)?;
@@ -289,14 +289,14 @@ impl Ending {
         }
     }
 
-    /// Ends what is over of a queue, as much as one commit takes beside other work.
-    pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo) -> Result<()> {
+    /// Ends what is over of a queue at `now_ns` of running time, as much as one commit takes beside other work.
+    pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo, now_ns: u64) -> Result<()> {
         let at_once = lapsed_at_once(tx.commit_bytes_max()? / 2);
         if let Some(after) = self.leases.older(info.id) {
             self.older = Some((info.id, tx.end_older(info, after, at_once)?));
             return Ok(());
         }
-        self.over = self.leases.over(info.id, tx.read.txn.now().mono_ns, at_once);
+        self.over = self.leases.over(info.id, now_ns, at_once);
         let mut line = Line::open(tx.txn_mut(), info.id)?;
         for over in &self.over {
             let id = MessageId::from(over.holding.id);

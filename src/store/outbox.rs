@@ -241,7 +241,7 @@ impl Store {
             let tally = self.read(|tx| entries::read_tally(&tx.txn, info.id));
             if tally.is_ok_and(|tally| tally.claimed > 0) {
                 self.inner.leases.end_older(info.id, Some(0));
-                while self.inner.leases.older(info.id).is_some() && self.end_over(&info).is_ok() {}
+                while self.inner.leases.older(info.id).is_some() && self.end_given_up(&info).is_ok() {}
             }
         }
         Ok(())
@@ -264,14 +264,15 @@ impl Store {
         let queues = self.queues().unwrap_or_default();
         for info in queues.iter().filter(|info| given_back.contains(&info.id)) {
             // If it fails, the next opening ends it.
-            drop(self.end_over(info));
+            while self.inner.leases.given_back().contains(&info.id) && self.end_given_up(info).is_ok() {}
         }
     }
 
-    /// Ends what is over of a queue, in a commit of its own.
-    fn end_over(&self, info: &QueueInfo) -> Result<()> {
+    /// Ends what was given back of a queue, or held by earlier processes, in a commit of its own.
+    fn end_given_up(&self, info: &QueueInfo) -> Result<()> {
         let mut ending = Ending::new(&self.inner.leases, &self.inner.bells.of(info.name()));
-        self.write(|tx| ending.fill(tx, info))?;
+        // Before any lease that was not given back is over.
+        self.write(|tx| ending.fill(tx, info, 0))?;
         ending.ended();
         Ok(())
     }

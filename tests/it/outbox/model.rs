@@ -595,7 +595,10 @@ impl World {
         let store = self.store.take().expect("open between two steps");
         let old: Vec<Held> = self.held.drain(..).collect();
         match self.random.below(3) {
-            0 => store.close().expect("closed"),
+            0 => {
+                store.close().expect("closed");
+                self.queues.iter_mut().for_each(Reference::close);
+            }
             1 => self.disk = self.disk.kill(),
             _ => self.disk = self.disk.power_loss(self.step, CrashPlan::Any),
         }

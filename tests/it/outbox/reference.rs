@@ -258,8 +258,8 @@ impl Reference {
         let mut out = Vec::new();
         while out.len() < n && self.paused.is_none() {
             let Some(at) = self.next_ready() else { break };
-            // One that was never answered before is handed out alone.
-            let is_suspect = self.messages[at].interruptions > 0;
+            // One that was not answered twice is handed out alone.
+            let is_suspect = self.messages[at].interruptions > 1;
             if is_suspect && !out.is_empty() {
                 break;
             }
@@ -481,6 +481,21 @@ impl Reference {
     pub fn discard_dead(&mut self, which: &Which) -> u64 {
         let (letters, _) = self.chosen(which);
         letters.iter().filter(|id| self.discard(**id)).count() as u64
+    }
+
+    /// The store is closed: what was given back is, and spends nothing.
+    pub fn close(&mut self) {
+        let mut given_back = Vec::new();
+        for message in &self.messages {
+            if matches!(message.stand, Stand::Held { given_back: true, .. }) {
+                given_back.push(message.id);
+            }
+        }
+        given_back.sort_unstable();
+        for id in given_back {
+            let at = self.at(id).expect("held");
+            self.lapse(at, true, "");
+        }
     }
 
     /// The store is opened anew.
