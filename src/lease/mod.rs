@@ -219,23 +219,26 @@ impl Leases {
         self.state.lock().remove(holding);
     }
 
-    /// Leases of a queue that are over, at most `limit`. They are the caller's to end: see [`Leases::ended`].
-    pub(crate) fn over(&self, of: u32, now_ns: u64, limit: usize) -> Vec<Over> {
+    /// Leases of a queue that are over, as long as `fits` says so, which is told of each whether it was given back; at least one, if
+    /// there is any. They are the caller's to end: see [`Leases::ended`].
+    pub(crate) fn over(&self, of: u32, now_ns: u64, mut fits: impl FnMut(bool) -> bool) -> Vec<Over> {
         let mut state = self.state.lock();
         let first = Holding { of, id: 0, fence: 0 };
-        let found: Vec<Holding> = state
-            .deadlines
-            .range((of, 0, first)..)
-            .take_while(|(queue, deadline, _)| *queue == of && *deadline <= now_ns)
-            .take(limit)
-            .map(|(_, _, holding)| *holding)
-            .collect();
-        let mut over = Vec::with_capacity(found.len());
-        for holding in found {
-            if let Some(lease) = state.held.get(&holding).copied() {
-                let given_back = lease.given_back;
-                state.put(holding, Lease { ending: true, ..lease });
-                over.push(Over { holding, given_back });
+        let mut over: Vec<Over> = Vec::new();
+        let due = state.deadlines.range((of, 0, first)..);
+        for (_, _, holding) in due.take_while(|(queue, deadline, _)| *queue == of && *deadline <= now_ns) {
+            let given_back = state.held.get(holding).is_some_and(|lease| lease.given_back);
+            if !fits(given_back) && !over.is_empty() {
+                break;
+            }
+            over.push(Over {
+                holding: *holding,
+                given_back,
+            });
+        }
+        for Over { holding, .. } in &over {
+            if let Some(lease) = state.held.get(holding).copied() {
+                state.put(*holding, Lease { ending: true, ..lease });
             }
         }
         over

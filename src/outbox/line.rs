@@ -231,32 +231,13 @@ impl<'t> Line<'t> {
                 if is_suspect && !taken.is_empty() {
                     break 'look;
                 }
-                let (body, payload) = self.body(id)?;
                 self.tally.head = mark;
-                let fence = fences.next()?;
-                let claimed = decide_claim(&row, body.expires_ns, fence, kept_until_ns, self.at);
-                let attempt = claimed.attempts;
-                let is_out = claimed.stand == Stand::Claimed;
+                let (out, moves_line) = self.hand_out(info, id, &row, fences.next()?, kept_until_ns)?;
+                let is_out = out.is_some();
+                bytes += out.as_ref().map_or(0, |taken| taken.payload.len());
+                expired += usize::from(!is_out);
+                taken.extend(out);
                 let key_bytes = row.key.as_ref().map_or(0, Vec::len) as u64;
-                let moves_line = row.key.is_some() && (info.is_at_most_once() || !is_out);
-                if is_out && info.is_at_most_once() {
-                    self.remove(id, &row)?;
-                } else {
-                    self.change(id, &row, claimed, body.on_dead)?;
-                }
-                if is_out {
-                    bytes += payload.len();
-                    taken.push(Taken {
-                        id: MessageId(id),
-                        fence,
-                        attempt,
-                        key: row.key,
-                        body,
-                        payload,
-                    });
-                } else {
-                    expired += 1;
-                }
                 written += if moves_line {
                     WRITTEN_TO_REMOVE + KEYS_WRITTEN_TO_REMOVE * key_bytes
                 } else {
@@ -279,6 +260,36 @@ impl<'t> Line<'t> {
             fences.keep(self.txn);
         }
         Ok(taken)
+    }
+
+    /// Hands one message out, unless it has expired. Says also whether the next one of its key goes on.
+    fn hand_out(
+        &mut self,
+        info: &QueueInfo,
+        id: u64,
+        row: &Row,
+        fence: u64,
+        kept_until_ns: Option<i64>,
+    ) -> Result<(Option<Taken>, bool)> {
+        let (body, payload) = self.body(id)?;
+        let claimed = decide_claim(row, body.expires_ns, fence, kept_until_ns, self.at);
+        let attempt = claimed.attempts;
+        let is_out = claimed.stand == Stand::Claimed;
+        let moves_line = row.key.is_some() && (info.is_at_most_once() || !is_out);
+        if is_out && info.is_at_most_once() {
+            self.remove(id, row)?;
+        } else {
+            self.change(id, row, claimed, body.on_dead)?;
+        }
+        let taken = is_out.then(|| Taken {
+            id: MessageId(id),
+            fence,
+            attempt,
+            key: row.key.clone(),
+            body,
+            payload,
+        });
+        Ok((taken, moves_line))
     }
 
     /// What is stored of a message.

@@ -19,17 +19,14 @@ use crate::sync::Arc;
 /// How soon somebody looks again while a commit is in doubt that may become durable without a word.
 const IN_DOUBT_LOOK_NS: u64 = 1_000_000_000;
 /// Most leases that one commit ends.
-const LAPSED_AT_ONCE: usize = 1000;
-/// Most that a commit takes in bytes to end one: its row and its errors, and the row of the next one of its key.
+const ENDED_AT_ONCE: usize = 1000;
+/// Most that a commit takes in bytes to end one that was lost: its row and its errors, and the row of the next one of its key.
 const LAPSED_BYTES_MAX: u64 = 8 << 10;
+/// The same for one that was given back: its row and an entry of the index.
+const GIVEN_BACK_BYTES_MAX: u64 = 600;
 const _: () = assert!(LAPSED_BYTES_MAX <= commit_bytes_max(LOG_HALF_BYTES_MIN));
 const _: () = assert!(LAPSED_BYTES_MAX as usize > ERRORS_KEPT_MAX * ERROR_TEXT_BYTES_MAX + 4 * MESSAGE_KEY_BYTES_MAX);
-
-/// How many leases a commit can end that has room for so many bytes.
-pub(super) fn lapsed_at_once(commit_bytes_max: u64) -> usize {
-    let fit = usize::try_from(commit_bytes_max / LAPSED_BYTES_MAX).unwrap_or(usize::MAX);
-    fit.clamp(1, LAPSED_AT_ONCE)
-}
+const _: () = assert!(GIVEN_BACK_BYTES_MAX as usize > MESSAGE_KEY_BYTES_MAX + 200);
 
 impl Store {
     /// Claims at most so many messages that are due: heads of keys only, by due time and then in the order in which they
@@ -291,12 +288,22 @@ impl Ending {
 
     /// Ends what is over of a queue at `now_ns` of running time, as much as one commit takes beside other work.
     pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo, now_ns: u64) -> Result<()> {
-        let at_once = lapsed_at_once(tx.commit_bytes_max()? / 2);
+        let room = tx.commit_bytes_max()? / 2;
         if let Some(after) = self.leases.older(info.id) {
-            self.older = Some((info.id, tx.end_older(info, after, at_once)?));
+            let at_once = usize::try_from(room / LAPSED_BYTES_MAX).unwrap_or(usize::MAX);
+            self.older = Some((info.id, tx.end_older(info, after, at_once.clamp(1, ENDED_AT_ONCE))?));
             return Ok(());
         }
-        self.over = self.leases.over(info.id, now_ns, at_once);
+        let (mut bytes, mut count) = (0, 0);
+        self.over = self.leases.over(info.id, now_ns, |given_back| {
+            bytes += if given_back {
+                GIVEN_BACK_BYTES_MAX
+            } else {
+                LAPSED_BYTES_MAX
+            };
+            count += 1;
+            bytes <= room && count <= ENDED_AT_ONCE
+        });
         let mut line = Line::open(tx.txn_mut(), info.id)?;
         for over in &self.over {
             let id = MessageId::from(over.holding.id);
