@@ -143,7 +143,7 @@ fn a_payload_that_is_no_message_is_claimed_and_can_be_buried() {
         .create_on(crate::common::shared(&disk))
         .expect("a store");
     store.enqueue(MAIL, &"first".to_owned()).expect("enqueued");
-    let bytes = store.read(|tx| tx.queues()).expect("the queues").remove(0).open();
+    let bytes = crate::common::queues(&store).remove(0).open();
     for body in [vec![], vec![0xff; 9], vec![200, 1, 2]] {
         let outgoing = Outgoing::of(&body);
         store

@@ -212,7 +212,7 @@ fn a_file_does_not_grow_with_what_was_acknowledged_and_nobody_waits_for_a_clean_
         });
         let mut held = Vec::new();
         for done in 0..lots {
-            let (_, claims) = store
+            let ((), claims) = store
                 .write_then_claim(bodies, lot, |tx| {
                     for claim in std::mem::take(&mut held) {
                         assert_eq!(tx.ack(claim)?, Settled::Done);

@@ -314,7 +314,7 @@ fn a_delay_is_drawn_evenly_up_to_what_the_failures_so_far_allow() {
     ] {
         let retry = Retry::DEFAULT.base(nanos(base)).cap(nanos(cap));
         let drawn = [0, 1 << 63, u64::MAX].map(|random| retry.delay_ns(failures, random));
-        let half = u64::try_from((u128::from(whole) + 1) / 2).expect("a half");
+        let half = u64::try_from(u128::from(whole).div_ceil(2)).expect("a half");
         assert_eq!(drawn, [0, half, whole], "base={base} cap={cap} failures={failures}");
     }
     let long = Retry::DEFAULT.base(Duration::MAX).cap(Duration::MAX);

@@ -232,9 +232,9 @@ fn judge(store: &Store) {
 /// A log with room for little: an opening that ends many claims, and a claim that ends many leases, needs several commits.
 #[test]
 fn many_claims_are_ended_however_small_the_log_is() {
+    const MESSAGES: u64 = 100;
     let (disk, clock) = (SimDisk::new(), ManualClock::new());
     let store = small_with(&clock).create_on(shared(&disk)).expect("a store");
-    const MESSAGES: u64 = 100;
     for number in 0..MESSAGES {
         store.enqueue(MAIL, &number.to_string()).expect("enqueued");
         let claim = store.claim(MAIL, 1).expect("a claim").remove(0);

@@ -59,6 +59,19 @@ struct World {
     step: u64,
 }
 
+/// The retry that has these budgets.
+fn retry_of(budget: &Budget) -> Retry {
+    let retry = Retry::DEFAULT
+        .failures(budget.failures)
+        .interruptions(budget.interruptions)
+        .base(Duration::from_nanos(budget.base))
+        .cap(Duration::from_nanos(budget.cap));
+    match budget.age {
+        Some(age) => retry.give_up_after(Duration::from_nanos(age)),
+        None => retry.never_too_old(),
+    }
+}
+
 impl World {
     fn new(seed: u64) -> World {
         let (clock, disk) = (ManualClock::new(), SimDisk::new());
@@ -149,7 +162,7 @@ impl World {
             interruptions: 1 + random.below(4) as u32,
             base: 1_000_000_000,
             cap: 1_000_000_000 * (1 + random.below(6)),
-            age: (random.below(2) > 0).then(|| 30_000_000_000),
+            age: (random.below(2) > 0).then_some(30_000_000_000),
         };
         let mut message = Message {
             id: 0,
@@ -198,17 +211,8 @@ impl World {
             outgoing = outgoing.header("to", "a\u{e9}b").header("", "");
             message.headers = vec![("to".to_owned(), "a\u{e9}b".to_owned()), Default::default()];
         }
-        let retry = Retry::DEFAULT
-            .failures(budget.failures)
-            .interruptions(budget.interruptions)
-            .base(Duration::from_nanos(budget.base))
-            .cap(Duration::from_nanos(budget.cap));
-        let retry = match budget.age {
-            Some(age) => retry.give_up_after(Duration::from_nanos(age)),
-            None => retry.never_too_old(),
-        };
         let on_dead = if goes_on { OnDead::GoOn } else { OnDead::BlockKey };
-        (outgoing, retry, on_dead, message)
+        (outgoing, retry_of(&budget), on_dead, message)
     }
 
     fn enqueued(&mut self, queue: usize, id: MessageId, mut message: Message) {
@@ -622,7 +626,7 @@ impl World {
 
     fn take_step(&mut self) {
         self.step += 1;
-        let queue = (self.random.below(4) == 0) as usize;
+        let queue = usize::from(self.random.below(4) == 0);
         match self.random.below(40) {
             0..=8 => self.enqueue(queue),
             9..=15 => self.claim(queue),
@@ -639,11 +643,11 @@ impl World {
         }
         for queue in [0, 1] {
             self.compare_counts(queue);
-            if self.step % 8 == 0 {
+            if self.step.is_multiple_of(8) {
                 self.compare_messages(queue);
             }
         }
-        if self.step % 50 == 0 {
+        if self.step.is_multiple_of(50) {
             let checked = self.store().check().expect("a check");
             assert!(checked.is_sound(), "{checked:?}");
         }

@@ -102,23 +102,10 @@ fn each_answer_of_a_handler_does_to_its_message_what_it_says() {
     ];
     assert_eq!(called, expected.map(|(text, count)| (text.to_owned(), count)));
     assert_eq!(counts(&store), [0, 2, 0, 0, 4]);
-    let dead = store.read(|tx| tx.dead_letters("mail", None, 9)).expect("dead letters");
-    let mut why: Vec<_> = dead
-        .iter()
-        .map(|letter| {
-            let text: String = bincode_text(&letter.payload);
-            (
-                text,
-                letter.state,
-                letter.errors.last().expect("an error").text().to_owned(),
-            )
-        })
-        .collect();
-    why.sort_by(|one, other| one.0.cmp(&other.0));
     let failed = MessageState::Dead(Reason::Failed);
     let of = |text: &str, state, error: &str| (text.to_owned(), state, error.to_owned());
     assert_eq!(
-        why,
+        why_dead(&store),
         [
             of("never", MessageState::Dead(Reason::Buried), "no such person"),
             of("panic", failed, "the handler panicked: a handler that breaks"),
@@ -126,6 +113,20 @@ fn each_answer_of_a_handler_does_to_its_message_what_it_says() {
             of("unknown", failed, "outcome unknown: hung up"),
         ]
     );
+}
+
+/// The dead letters by their texts, each with where it stands and its last error.
+fn why_dead(store: &Store) -> Vec<(String, MessageState, String)> {
+    let dead = store.read(|tx| tx.dead_letters("mail", None, 9)).expect("dead letters");
+    let mut why: Vec<_> = dead
+        .iter()
+        .map(|letter| {
+            let error = letter.errors.last().expect("an error").text();
+            (bincode_text(&letter.payload), letter.state, error.to_owned())
+        })
+        .collect();
+    why.sort_by(|one, other| one.0.cmp(&other.0));
+    why
 }
 
 /// A text as bincode keeps it: its length in one byte, and its bytes.

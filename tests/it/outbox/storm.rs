@@ -34,7 +34,7 @@ pub fn messages() -> u64 {
 /// Message `number` has the key of its remainder; one in four has none.
 pub fn key_of(number: u64) -> Option<u64> {
     let key = number % KEYS;
-    (key % 4 != 0).then_some(key)
+    (!key.is_multiple_of(4)).then_some(key)
 }
 
 pub fn fill(store: &Store) {
@@ -161,14 +161,18 @@ impl Worker<'_> {
             let claiming = Claiming::new(1 + self.random.below(8) as usize).lease(LEASE);
             let before = self.recorder.now();
             let claims = self.store.claim_wait(STORM, claiming, LEASE).expect("a claim");
-            claims.iter().for_each(|claim| self.recorder.handed_out(claim, before));
+            for claim in &claims {
+                self.recorder.handed_out(claim, before);
+            }
             let is_idle = claims.is_empty();
             for claim in claims {
                 self.handle(claim);
             }
             if self.late.len() > 6 || is_idle {
                 let late = std::mem::take(&mut self.late);
-                late.into_iter().for_each(|claim| self.acknowledge(claim));
+                for claim in late {
+                    self.acknowledge(claim);
+                }
             }
             let stats = self.store.queue_stats("storm").expect("a look").expect("the queue");
             if is_idle && stats.ready + stats.scheduled + stats.claimed + stats.blocked == 0 {
@@ -427,7 +431,7 @@ fn a_child_delivers_and_writes_down_what_it_does() {
                     &journal,
                     &format!("deliver {number} {} {}", claim.fence(), claim.attempt()),
                 );
-                if delivered.fetch_add(1, Ordering::Relaxed) % 100 == 0 && named.is_some() {
+                if delivered.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) && named.is_some() {
                     println!("storm.");
                 }
                 if random.below(10) == 0 {

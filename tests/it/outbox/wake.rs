@@ -94,7 +94,7 @@ fn a_sleeper_is_woken_by_an_enqueue_a_release_a_drop_a_resume_and_a_close() {
         };
         assert_ne!(settled, Settled::Stale);
         if how != "a key" {
-            let (got, _) = (told.recv_timeout(secs(5)), ());
+            let got = told.recv_timeout(secs(5));
             assert_eq!(got.expect("in time").expect("a claim"), [format!("{how}, first")]);
         }
         let got = told.recv_timeout(secs(5)).expect("in time");

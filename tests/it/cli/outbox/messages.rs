@@ -161,41 +161,17 @@ fn a_message_under_a_remembered_key_is_enqueued_once() {
         repeat["first_at"].as_str().is_some_and(|time| time.starts_with("20")),
         "{repeat}"
     );
+    let with = |queue, key, header| {
+        let ann = "{\"to\":\"ann\"}";
+        [
+            "outbox", "enqueue", "FILE", queue, ann, "--key", key, "--header", header,
+        ]
+    };
     let others: [&[&str]; 8] = [
         &message("{\"to\":\"bob\"}"),
-        &[
-            "outbox",
-            "enqueue",
-            "FILE",
-            "other",
-            "{\"to\":\"ann\"}",
-            "--key",
-            "k",
-            "--header",
-            "a=b",
-        ],
-        &[
-            "outbox",
-            "enqueue",
-            "FILE",
-            "mail",
-            "{\"to\":\"ann\"}",
-            "--key",
-            "l",
-            "--header",
-            "a=b",
-        ],
-        &[
-            "outbox",
-            "enqueue",
-            "FILE",
-            "mail",
-            "{\"to\":\"ann\"}",
-            "--key",
-            "k",
-            "--header",
-            "a=c",
-        ],
+        &with("other", "k", "a=b"),
+        &with("mail", "l", "a=b"),
+        &with("mail", "k", "a=c"),
         &[&message("{\"to\":\"ann\"}")[..], &["--delay", "1s"]].concat(),
         &[
             &message("{\"to\":\"ann\"}")[..],
