@@ -68,7 +68,7 @@ fn put_last_fence(txn: &mut Txn, fence: u64) {
 /// Fences of this store begin far above `last`, the last one that is known of another store with the same messages.
 ///
 /// # Errors
-/// As [`next_fence`].
+/// `Full` if none is left; `Corrupt`, `Io`.
 pub(crate) fn begin_far_above(txn: &mut Txn, last: u64) -> Result<()> {
     let fence = last
         .checked_add(FENCES_OF_A_RESTORE)

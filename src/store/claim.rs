@@ -64,12 +64,12 @@ pub type Claims<Q> = Vec<Claim<<Q as QueueSpec>::Message>>;
 
 /// A message in the hands of whoever claimed it.
 ///
-/// It is answered once, by one of [`Store::ack`], [`nack`](Store::nack), [`defer`](Store::defer), [`release`](Store::release),
-/// [`bury`](Store::bury), by the same calls of a [`WriteTx`], or by [`Store::consume`]. Dropped without an answer it is given
+/// It is answered once, by one of [`Store::ack`](crate::Store::ack), [`nack`](crate::Store::nack), [`defer`](crate::Store::defer), [`release`](crate::Store::release),
+/// [`bury`](crate::Store::bury), by the same calls of a [`WriteTx`](crate::WriteTx), or by [`Store::consume`](crate::Store::consume). Dropped without an answer it is given
 /// back and spends no budget: the next claim hands it out again.
 ///
 /// An answer counts as long as nobody else has claimed the message, also after the lease is over; after that it is
-/// [`Settled::Stale`] and changes nothing. The claim of an [`at_most_once`](crate::Queue::at_most_once) queue is the last that
+/// [`Settled::Stale`](crate::Settled::Stale) and changes nothing. The claim of an [`at_most_once`](crate::Queue::at_most_once) queue is the last that
 /// is heard of its message: to acknowledge it changes nothing, and any other answer is `Invalid`.
 pub struct Claim<M> {
     queue: Arc<str>,
@@ -144,7 +144,7 @@ impl<M> Claim<M> {
         (self.decode)(&self.taken.payload)
     }
 
-    /// Leaves the message claimed, with what a later process needs to answer it: [`Store::take_up`]. `None` if the message is
+    /// Leaves the message claimed, with what a later process needs to answer it: [`Store::take_up`](crate::Store::take_up). `None` if the message is
     /// gone already.
     pub fn into_receipt(self) -> Option<Receipt> {
         let hold = self.hold.as_ref()?;

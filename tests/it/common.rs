@@ -102,15 +102,6 @@ pub fn queues(store: &Store) -> Vec<QueueInfo> {
     store.read(|tx| tx.queues()).expect("readable")
 }
 
-/// The queues of the file, by name.
-#[expect(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the path names the method of one lifetime, and a read needs it for all"
-)]
-pub fn queues(store: &Store) -> Vec<QueueInfo> {
-    store.read(|tx| tx.queues()).expect("readable")
-}
-
 pub fn version(number: u64) -> Version {
     Version::try_from(number).expect("a version")
 }
