@@ -63,8 +63,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use machine::decide::Why;
 pub use machine::{Machine, MachineDef, State, StateOf, Stateless};
 pub use outbox::{
-    DynQueue, EffectId, Failure, MessageId, MessageInfo, MessageState, OnDead, Outgoing, Queue, QueueInfo, QueueSpec,
-    QueueStats, Reason, Refused, Replay, Replayed, Retry, Settled,
+    Discarded, DynQueue, EffectId, Failure, MessageId, MessageInfo, MessageState, OnDead, Outgoing, Queue, QueueInfo,
+    QueueSpec, QueueStats, Reason, Refused, Replay, Replayed, Retry, Settled,
 };
 pub use record::decide::Condition;
 pub use record::{Deleted, Found, Written};

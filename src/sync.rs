@@ -40,6 +40,17 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// Whether a thread is the one that asks.
+pub(crate) fn is_current<T>(thread: &JoinHandle<T>) -> bool {
+    #[cfg(not(loom))]
+    use std::thread::current;
+
+    #[cfg(loom)]
+    use loom::thread::current;
+
+    thread.thread().id() == current().id()
+}
+
 /// Waits for a signal or until `limit` is over; says whether it is over.
 #[cfg(not(loom))]
 pub(crate) fn wait_at_most<T>(signal: &Condvar, guard: &mut MutexGuard<'_, T>, limit: std::time::Duration) -> bool {

@@ -283,11 +283,39 @@ impl Leases {
         self.state.lock().older.get(&of).copied()
     }
 
-    /// The queues of which something was given back.
-    pub(crate) fn given_back(&self) -> BTreeSet<u32> {
+    /// How many of each queue were given back.
+    pub(crate) fn given_back(&self) -> HashMap<u32, usize> {
         let state = self.state.lock();
-        let given_back = state.held.iter().filter(|(_, lease)| lease.given_back);
-        given_back.map(|(holding, _)| holding.of).collect()
+        let mut counts = HashMap::new();
+        for (holding, _) in state.held.iter().filter(|(_, lease)| lease.given_back) {
+            *counts.entry(holding.of).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Whether its holder gave it back.
+    pub(crate) fn is_given_back(&self, holding: Holding) -> bool {
+        self.state
+            .lock()
+            .held
+            .get(&holding)
+            .is_some_and(|lease| lease.given_back)
+    }
+
+    /// Takes it into the hands of a claim, until `deadline_ns`. `false` if one has it.
+    pub(crate) fn take_up(&self, holding: Holding, deadline_ns: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_free = !state.held.get(&holding).is_some_and(|lease| lease.in_hand);
+        if is_free {
+            let lease = Lease {
+                deadline_ns,
+                given_back: false,
+                in_hand: true,
+                ending: false,
+            };
+            state.put(holding, lease);
+        }
+        is_free
     }
 
     /// An answer came under a superseded fence.

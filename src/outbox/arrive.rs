@@ -152,6 +152,9 @@ impl Line<'_> {
                 }
             }
         }
+        if row.line == 0 && row.stand == Stand::Waiting && row.key.is_some() {
+            return Err(invalid("a message that waits has no place in the line of its key"));
+        }
         let Some(key) = row.in_line() else { return Ok(()) };
         let head = keys::head(self.queue, key);
         let before = self.txn.get(&head)?.map(|bytes| keys::number(&bytes));

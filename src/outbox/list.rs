@@ -157,7 +157,7 @@ pub(crate) fn messages(txn: &Txn, queue: u32, after: Option<MessageId>, limit: u
 /// Dead letters in the order of their deaths, at most `limit`, behind the one that is `after`.
 pub(crate) fn dead(txn: &Txn, queue: u32, after: Option<MessageId>, limit: usize) -> Result<Vec<MessageInfo>> {
     let after = match after {
-        Some(id) => read_row(txn, queue, id.0)?.map_or(0, |row| row.turn),
+        Some(id) => turn_of_dead(txn, queue, id)?,
         None => 0,
     };
     numbers(txn, queue, Kind::Dead, after, limit)?
@@ -167,6 +167,25 @@ pub(crate) fn dead(txn: &Txn, queue: u32, after: Option<MessageId>, limit: usize
             info_of(txn, queue, MessageId(id), row)
         })
         .collect()
+}
+
+/// The place of a dead letter among the others; before all of them if it is none.
+pub(super) fn turn_of_dead(txn: &Txn, queue: u32, id: MessageId) -> Result<u64> {
+    let row = read_row(txn, queue, id.0)?.filter(|row| matches!(row.stand, Stand::Dead(_)));
+    Ok(row.map_or(0, |row| row.turn))
+}
+
+/// The places of an index of numbers, behind place `after`.
+pub(crate) fn places(txn: &Txn, queue: u32, kind: Kind, after: u64, limit: usize) -> Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let mut scan = txn.scan(&keys::numbered_behind(queue, kind, after))?;
+    while found.len() < limit
+        && let Some(entry) = scan.step()
+    {
+        let (key, _) = entry?;
+        found.push(keys::number(key).ok_or_else(|| damaged("entry of a queue"))?);
+    }
+    Ok(found)
 }
 
 /// The numbers of messages that an index of numbers names, behind place `after`.

@@ -24,6 +24,6 @@ pub use list::{MessageInfo, MessageState, QueueStats};
 #[cfg(feature = "json")]
 pub(crate) use queue::DescribedQueue;
 pub use queue::{DynQueue, OnDead, Outgoing, Queue, QueueSpec};
-pub use replay::{Refused, Replay, Replayed};
+pub use replay::{Discarded, Refused, Replay, Replayed};
 pub use retry::Retry;
 pub use row::{EffectId, Failure, MessageId, Reason};

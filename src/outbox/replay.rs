@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::entries::{read_body, read_row};
 use super::keys::Kind;
 use super::line::Line;
-use super::list::numbers;
+use super::list::{numbers, turn_of_dead};
 use super::row::{EffectId, MessageId, Reason, Row, Stand};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::DEAD_LETTERS_AT_ONCE_MAX;
@@ -146,8 +146,8 @@ fn chosen(txn: &Txn, queue: u32, which: &Replay) -> Result<Chosen> {
     let ids = match &which.only {
         Some(ids) => ids.iter().map(|id| id.0).collect(),
         None => {
-            let behind = which.behind.map(|id| read_row(txn, queue, id.0)).transpose()?.flatten();
-            let behind = behind.map_or(0, |row| row.turn);
+            let behind = which.behind.map(|id| turn_of_dead(txn, queue, id)).transpose()?;
+            let behind = behind.unwrap_or_default();
             let ids = numbers(txn, queue, Kind::Dead, behind, DEAD_LETTERS_AT_ONCE_MAX)?;
             chosen.more = ids.len() == DEAD_LETTERS_AT_ONCE_MAX;
             ids
@@ -225,16 +225,35 @@ fn refusal(txn: &Txn, queue: u32, id: MessageId, due_ns: i64) -> Result<Option<R
     }
 }
 
-/// Removes dead letters, and gives their number. Says also whether somebody who waits for messages should look again.
-pub(crate) fn discard(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(u64, bool)> {
-    let letters = chosen(txn, queue, which)?.letters;
+/// What a call discarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Discarded {
+    /// How many dead letters are gone.
+    pub discarded: u64,
+    /// Whether there are more that the limit left, or that were not looked at.
+    pub more: bool,
+    /// The last letter that was looked at and stayed: [`Replay::behind`] it lie those that are left.
+    pub behind: Option<MessageId>,
+}
+
+/// Removes dead letters. Says also whether somebody who waits for messages should look again.
+pub(crate) fn discard(txn: &mut Txn, queue: u32, which: &Replay) -> Result<(Discarded, bool)> {
+    let Chosen {
+        letters, left, more, ..
+    } = chosen(txn, queue, which)?;
     let (mut discarded, mut woke) = (0, false);
     for (id, _) in letters {
         let mut line = Line::open(txn, queue)?;
         discarded += u64::from(line.discard(id)?.is_some());
         woke |= line.close()?;
     }
-    Ok((discarded, woke))
+    let outcome = Discarded {
+        discarded,
+        more,
+        behind: left.map(|(_, id)| id),
+    };
+    Ok((outcome, woke))
 }
 
 /// # Errors

@@ -69,7 +69,7 @@ impl<M> Kept<M> {
 
     /// The answer to write down; `None` if there is nothing left to be said.
     fn answer(&self) -> Option<(Verb, Option<String>)> {
-        let is_over = self.is_consumed.load(Ordering::Acquire) || self.claim.is_gone();
+        let is_over = self.is_consumed.load(Ordering::Acquire) || self.claim.is_over();
         (!is_over).then(|| self.said.lock().clone().unwrap_or((Verb::Release, None)))
     }
 

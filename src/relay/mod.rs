@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::QueueSpec;
 use crate::store::{Claim, Claiming, Consumed, Store, WriteTx};
-use crate::sync::{Arc, JoinHandle, spawn};
+use crate::sync::{Arc, JoinHandle, is_current, spawn};
 
 use keeper::{Keeper, Kept};
 #[cfg(feature = "tokio")]
@@ -284,8 +284,7 @@ impl Drop for Running {
         if threads.is_empty() {
             return;
         }
-        let here = std::thread::current().id();
-        if self.keeper.is_inside() || threads.iter().any(|thread| thread.thread().id() == here) {
+        if self.keeper.is_inside() || threads.iter().any(is_current) {
             // Who is waited for would wait for this very thread.
             self.keeper.stop();
             return;

@@ -116,7 +116,7 @@ where
 
     /// What a handler is given; or what is said of the message, if it is not to be called.
     pub(super) fn delivery(&self, kept: &Arc<Kept<Q::Message>>) -> Result<Delivery<Q::Message>, Said> {
-        if self.keeper.is_draining() && !kept.claim().is_gone() {
+        if self.keeper.is_draining() && !kept.claim().is_over() {
             return Err((Verb::Release, None));
         }
         match kept.claim().message() {

@@ -68,7 +68,8 @@ impl Store {
         self.answer(claim, Verb::Bury(Reason::Buried), Some(why))
     }
 
-    /// Holds the message for `lease` from now on. Writes nothing while the lease has not run out.
+    /// Holds the message for `lease` from now on. Writes nothing while the lease has not run out; so what is kept in the file of a
+    /// lease stays as it is.
     ///
     /// # Errors
     /// As [`Store::write`].
@@ -77,6 +78,9 @@ impl Store {
             return Ok(Settled::Done);
         };
         self.must_be_own(claim)?;
+        if hold.is_answered() {
+            return Ok(Settled::Done);
+        }
         let holding = hold.holding;
         let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
         if self.inner.leases.extend(holding, deadline_ns) {
@@ -253,7 +257,7 @@ impl WriteTx<'_> {
         let mut line = Line::open(self.txn_mut(), of)?;
         let settled = line.answer(MessageId(id), fence, verb, text)?;
         if line.close()? {
-            self.after.woke.push(queue.to_owned());
+            self.woke(queue);
         }
         if settled == Settled::Stale {
             self.read.inner.leases.count_stale(of);

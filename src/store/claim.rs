@@ -144,12 +144,11 @@ impl<M> Claim<M> {
         (self.decode)(&self.taken.payload)
     }
 
-    /// Leaves the message claimed, with what a later process needs to answer it: [`Store::take_up`](crate::Store::take_up). `None` if the message is
+    /// Leaves the message claimed until its lease is over, which [`Claiming::kept_in_file`] keeps over the end of the process, with what a later process needs to answer it: [`Store::take_up`](crate::Store::take_up). `None` if the message is
     /// gone already.
     pub fn into_receipt(self) -> Option<Receipt> {
         let hold = self.hold.as_ref()?;
-        hold.disarm();
-        hold.leases.leave(hold.holding);
+        hold.leave();
         let holding = hold.holding;
         Some(Receipt {
             id: MessageId(holding.id),
@@ -157,9 +156,9 @@ impl<M> Claim<M> {
         })
     }
 
-    /// Whether the message was removed by its claim.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.hold.is_none()
+    /// Whether there is nothing left to be said of it: its claim removed it, or it was answered.
+    pub(crate) fn is_over(&self) -> bool {
+        self.hold.as_ref().is_none_or(Hold::is_answered)
     }
 
     pub(super) fn holding(&self) -> Option<Holding> {
@@ -236,6 +235,26 @@ impl Hold {
             bell: bell.clone(),
             answered: AtomicBool::new(false),
         }
+    }
+
+    /// The same for a claim of an earlier process; `None` if a claim of this one stands for it.
+    pub(super) fn take_up(deadline_ns: u64, holding: Holding, leases: &Arc<Leases>, bell: &Arc<Bell>) -> Option<Hold> {
+        leases.take_up(holding, deadline_ns).then(|| Hold {
+            holding,
+            leases: leases.clone(),
+            bell: bell.clone(),
+            answered: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// The lease goes on, and nobody here stands for it.
+    pub(super) fn leave(&self) {
+        self.disarm();
+        self.leases.leave(self.holding);
     }
 
     pub(super) fn is_of(&self, leases: &Arc<Leases>) -> bool {

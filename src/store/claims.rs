@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::claim::{Claim, Claiming, Claims, Hold, Receipt, nanos};
 use super::{ReadTx, Store, WriteTx, inside};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Bell, Holding, Leases, Over};
 use crate::limits::{
     CLAIM_MESSAGES_MAX, ERROR_TEXT_BYTES_MAX, ERRORS_KEPT_MAX, LOG_HALF_BYTES_MIN, MESSAGE_KEY_BYTES_MAX,
@@ -41,11 +41,14 @@ impl Store {
     pub fn claim<Q: QueueSpec>(&self, queue: Q, claiming: impl Into<Claiming>) -> Result<Claims<Q>> {
         let claiming = claiming.into();
         inside::refuse_in_write(self.inner.id, "claim")?;
-        if !self.can_claim(&queue)? {
-            return Ok(Vec::new());
+        // One commit may get no further than to what has expired, or what others lost.
+        while self.can_claim(&queue)? {
+            let ((), claims) = self.claim_behind(&queue, claiming, |_| Ok::<_, Error>(()))?;
+            if !claims.is_empty() || claiming.messages == 0 {
+                return Ok(claims);
+            }
         }
-        self.write_then_claim(queue, claiming, |_| Ok::<_, Error>(()))
-            .map(|((), claims)| claims)
+        Ok(Vec::new())
     }
 
     /// The same, and waits until there is something to claim, or `patience` is over: then it is empty. Sleeps meanwhile, without
@@ -105,16 +108,27 @@ impl Store {
         claiming: impl Into<Claiming>,
         f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
     ) -> Result<(R, Claims<Q>), E> {
-        let claiming = claiming.into();
-        let mut lot = Lot::new(&self.inner.leases, self.bell_of(&queue));
+        self.claim_behind(&queue, claiming.into(), f)
+    }
+
+    fn claim_behind<Q: QueueSpec, R, E: From<Error>>(
+        &self,
+        queue: &Q,
+        claiming: Claiming,
+        f: impl FnOnce(&mut WriteTx<'_>) -> Result<R, E>,
+    ) -> Result<(R, Claims<Q>), E> {
+        let mut lot = Lot::new(&self.inner.leases, self.bell_of(queue));
         let result = self.write(|tx| {
             let result = f(tx)?;
-            lot.fill(tx, &queue, claiming)?;
+            lot.fill(tx, queue, claiming)?;
             Ok::<_, E>(result)
         })?;
         if lot.taken.iter().any(|(_, hold)| hold.is_none()) {
             // Never twice, also if a store at level `Buffered` loses its power.
-            self.sync()?;
+            self.sync().map_err(|cause| {
+                let message = "claimed and gone, and not known to survive a power loss";
+                cause.into_kind(ErrorKind::InDoubt, message)
+            })?;
         }
         lot.over.ended();
         let claims = lot
@@ -145,13 +159,12 @@ impl Store {
         };
         let (id, fence) = (receipt.id.get(), receipt.fence);
         let holding = Holding { of: info.id, id, fence };
-        if self.inner.leases.is_in_hand(holding) {
-            return Ok(None);
-        }
         let deadline_ns = self.running_ns()?.saturating_add(nanos(lease));
-        // Held before it is known to be: whatever goes wrong from here on gives it back.
+        // Held before it is known to be, so that there is a lease whatever becomes of the commit.
         let bell = self.bell_of(&queue);
-        let hold = Hold::until(deadline_ns, holding, &self.inner.leases, &bell);
+        let Some(hold) = Hold::take_up(deadline_ns, holding, &self.inner.leases, &bell) else {
+            return Ok(None);
+        };
         let taken = self.write(|tx| {
             let kept_until_ns = Some(tx.read.txn.now().schedule_ns.saturating_add_unsigned(nanos(lease)));
             let verb = Verb::Extend { kept_until_ns };
@@ -159,7 +172,9 @@ impl Store {
                 return Ok(None);
             }
             Line::open(tx.txn_mut(), info.id)?.taken(receipt.id).map(Some)
-        })?;
+        });
+        // The receipt is good for another try.
+        let taken = taken.inspect_err(|_| hold.leave())?;
         if taken.is_none() {
             hold.end();
         }
@@ -183,6 +198,8 @@ impl Store {
     /// When, by running time, the next message is due or the next lease over; 0 for now, `None` for never by itself.
     pub(crate) fn next_claim_ns<Q: QueueSpec>(&self, queue: &Q) -> Result<Option<u64>> {
         let declared = queue.declared();
+        // Asked for before the look: what becomes durable in between is seen by it.
+        let is_in_doubt = self.is_in_doubt()?;
         self.read(|tx: &ReadTx<'_>| {
             let Some(info) = catalog::resolve(&tx.txn, &declared)? else {
                 return Ok(None);
@@ -203,9 +220,7 @@ impl Store {
                         .saturating_add(wait.min(SCHEDULE_LOOK_SECS_MAX * 1_000_000_000)),
                 }
             });
-            let doubt = self
-                .is_in_doubt()?
-                .then(|| now.mono_ns.saturating_add(IN_DOUBT_LOOK_NS));
+            let doubt = is_in_doubt.then(|| now.mono_ns.saturating_add(IN_DOUBT_LOOK_NS));
             Ok(lapse.into_iter().chain(due).chain(doubt).min())
         })
     }
@@ -242,12 +257,12 @@ impl Lot {
         };
         let now_ns = tx.read.txn.now().mono_ns;
         self.deadline_ns = now_ns.saturating_add(nanos(claiming.lease));
-        self.over.fill(tx, &info, now_ns)?;
+        let ended_bytes = self.over.fill(tx, &info, now_ns)?;
         let wish = Wish {
             n: claiming.messages.min(CLAIM_MESSAGES_MAX),
             kept_ns: claiming.kept_ns(),
-            // The rest is for leases that end, and for answers.
-            room: tx.commit_bytes_max()? / 2,
+            // The rest is for answers.
+            room: (tx.commit_bytes_max()? / 4 * 3).saturating_sub(ended_bytes),
             leases: &self.leases,
         };
         let mut line = Line::open(tx.txn_mut(), info.id)?;
@@ -287,12 +302,13 @@ impl Ending {
     }
 
     /// Ends what is over of a queue at `now_ns` of running time, as much as one commit takes beside other work.
-    pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo, now_ns: u64) -> Result<()> {
+    /// Gives the bytes that this takes at most.
+    pub(super) fn fill(&mut self, tx: &mut WriteTx<'_>, info: &QueueInfo, now_ns: u64) -> Result<u64> {
         let room = tx.commit_bytes_max()? / 2;
         if let Some(after) = self.leases.older(info.id) {
             let at_once = usize::try_from(room / LAPSED_BYTES_MAX).unwrap_or(usize::MAX);
             self.older = Some((info.id, tx.end_older(info, after, at_once.clamp(1, ENDED_AT_ONCE))?));
-            return Ok(());
+            return Ok(room);
         }
         let (mut bytes, mut count) = (0, 0);
         self.over = self.leases.over(info.id, now_ns, |given_back| {
@@ -312,7 +328,8 @@ impl Ending {
         if line.close()? {
             tx.woke(info.name());
         }
-        Ok(())
+        let ended = |given_back| self.over.iter().filter(|over| over.given_back == given_back).count() as u64;
+        Ok(ended(true) * GIVEN_BACK_BYTES_MAX + ended(false) * LAPSED_BYTES_MAX)
     }
 
     /// The transaction is durable.

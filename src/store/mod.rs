@@ -90,10 +90,13 @@ struct Inner {
 
 impl Inner {
     /// What a transaction brings about once it is durable. One that is not gives back what it answered.
-    fn follow(&self, after: After, is_kept: bool, durable: &Result<()>, staged: Option<&Ticket>) {
+    fn follow(&self, engine: &Engine, after: After, is_kept: bool, durable: &Result<()>, staged: Option<&Ticket>) {
         if durable.is_err() {
             if let (Some(ticket), false) = (staged, after.woke.is_empty()) {
-                self.doubts.lock().push(ticket.clone());
+                let mut doubts = self.doubts.lock();
+                doubts.retain(|ticket| !engine.is_known(ticket));
+                doubts.push(ticket.clone());
+                drop(doubts);
                 // From now on they look by themselves.
                 self.bells.ring_all();
             }
@@ -228,7 +231,8 @@ impl Store {
                 .as_ref()
                 .map_err(Error::clone)
                 .and_then(|ticket| engine.wait(ticket));
-            self.inner.follow(after, result.is_ok(), &durable, staged.as_ref().ok());
+            self.inner
+                .follow(engine, after, result.is_ok(), &durable, staged.as_ref().ok());
             durable?;
             result
         })
@@ -400,7 +404,7 @@ impl Store {
         self.with_engine("sync", Engine::sync)
     }
 
-    /// Waits for the calls under way, empties the log, and frees the lock and every descriptor before it returns, for all
+    /// Ends what was claimed and given back, waits for the calls under way, empties the log, and frees the lock and every descriptor before it returns, for all
     /// handles: they answer `Closed` from then on.
     ///
     /// A store that is dropped instead frees the same, and the next open finds what was acknowledged in the log.

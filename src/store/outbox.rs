@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Result};
 use crate::lease::Holding;
 use crate::outbox::keys::Kind;
 use crate::outbox::line::{self, Line};
-use crate::outbox::replay::{self, Replay, Replayed};
+use crate::outbox::replay::{self, Discarded, Replay, Replayed};
 use crate::outbox::{MessageId, MessageInfo, Outgoing, QueueInfo, QueueSpec, QueueStats, catalog, entries, list};
 
 impl WriteTx<'_> {
@@ -70,12 +70,12 @@ impl WriteTx<'_> {
         Ok(true)
     }
 
-    /// Removes dead letters, at most [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX), and gives their
-    /// number. Counted in [`QueueStats::discarded`].
+    /// Removes dead letters. Looks at no more than [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX); see
+    /// [`Discarded`] for how to go on. Counted in [`QueueStats::discarded`].
     ///
     /// # Errors
     /// As [`WriteTx::pause`].
-    pub fn discard_dead(&mut self, queue: &str, which: &Replay) -> Result<u64> {
+    pub fn discard_dead(&mut self, queue: &str, which: &Replay) -> Result<Discarded> {
         let info = self.queue_of(queue)?;
         let (discarded, woke) = replay::discard(self.txn_mut(), info.id, which)?;
         if woke {
@@ -84,7 +84,7 @@ impl WriteTx<'_> {
         Ok(discarded)
     }
 
-    /// Delivers dead letters again, in the order of their deaths, with their budgets whole and their errors kept; at most
+    /// Delivers dead letters again, in the order of their deaths, with their budgets whole and their errors kept. Looks at no more than
     /// [`DEAD_LETTERS_AT_ONCE_MAX`](crate::limits::DEAD_LETTERS_AT_ONCE_MAX). See [`Replay`] for which, how fast, and what is
     /// refused.
     ///
@@ -228,18 +228,21 @@ impl Store {
     ///
     /// # Errors
     /// As [`WriteTx::discard_dead`] and [`Store::write`].
-    pub fn discard_dead(&self, queue: &str, which: &Replay) -> Result<u64> {
+    pub fn discard_dead(&self, queue: &str, which: &Replay) -> Result<Discarded> {
         self.write(|tx| tx.discard_dead(queue, which))
     }
 
     /// Ends what earlier processes held: one process writes, so nobody holds it any more. A claim that is kept in the file goes
     /// on until its time is over. What fails here, on a full disk say, is left to the first claim.
     pub(super) fn end_older_claims(&self) -> Result<()> {
-        let queues = self.queues()?;
+        let queues = match self.queues() {
+            // A queue that cannot be read is for those to tell of who need it.
+            Err(cause) if cause.kind() == ErrorKind::Corrupt => return Ok(()),
+            queues => queues?,
+        };
         for info in queues {
-            // Whether a tally can be read is for those to say who need it.
             let tally = self.read(|tx| entries::read_tally(&tx.txn, info.id));
-            if tally.is_ok_and(|tally| tally.claimed > 0) {
+            if !tally.is_ok_and(|tally| tally.claimed == 0) {
                 self.inner.leases.end_older(info.id, Some(0));
                 while self.inner.leases.older(info.id).is_some() && self.end_given_up(&info).is_ok() {}
             }
@@ -262,9 +265,13 @@ impl Store {
             return;
         }
         let queues = self.queues().unwrap_or_default();
-        for info in queues.iter().filter(|info| given_back.contains(&info.id)) {
-            // If it fails, the next opening ends it.
-            while self.inner.leases.given_back().contains(&info.id) && self.end_given_up(info).is_ok() {}
+        for info in queues {
+            // Others may go on giving back: so many turns end what there is now. If one fails, the next opening ends it.
+            for _ in 0..given_back.get(&info.id).copied().unwrap_or_default() {
+                if !self.inner.leases.given_back().contains_key(&info.id) || self.end_given_up(&info).is_err() {
+                    break;
+                }
+            }
         }
     }
 
@@ -286,7 +293,7 @@ impl WriteTx<'_> {
 
     /// Ends a page of claims behind message number `after`, and gives where the next page begins.
     pub(super) fn end_older(&mut self, info: &QueueInfo, after: u64, at_once: usize) -> Result<Option<u64>> {
-        let ids = list::numbers(&self.read.txn, info.id, Kind::Claimed, after, at_once)?;
+        let ids = list::places(&self.read.txn, info.id, Kind::Claimed, after, at_once)?;
         for id in &ids {
             match self.end_one_older(info, MessageId(*id)) {
                 // One message that cannot be read is not to stop the others: a check names it.
@@ -316,7 +323,8 @@ impl WriteTx<'_> {
             leases.hold(holding, now.mono_ns.saturating_add(left), false);
             return Ok(());
         }
-        line.lapse(id, row.fence, false, "the store was opened anew")?;
+        let given_back = leases.is_given_back(holding);
+        line.lapse(id, row.fence, given_back, "the store was opened anew")?;
         if line.close()? {
             self.woke(info.name());
         }

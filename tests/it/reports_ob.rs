@@ -234,7 +234,11 @@ fn a_file_does_not_grow_with_what_was_acknowledged_and_nobody_waits_for_a_clean_
         "messages={} early={early} late={late} longest_put={longest:?}",
         lots * lot as u64
     );
-    assert!(late * 2 <= early * 3, "the file grew, early={early} late={late}");
+    // Half as much again, and what a file of this length grows by at once.
+    assert!(
+        late <= early * 3 / 2 + (1 << 20),
+        "the file grew, early={early} late={late}"
+    );
     assert!(longest < secs(5), "a put waited, longest={longest:?}");
 }
 

@@ -563,7 +563,7 @@ impl World {
             3 => {
                 let (replay, which) = self.which(queue);
                 let discarded = store.discard_dead(name, &replay).expect("discarded");
-                assert_eq!(discarded, self.queues[queue].discard_dead(&which));
+                assert_eq!(discarded.discarded, self.queues[queue].discard_dead(&which));
             }
             4 => {
                 let id = self.random.below(self.last_id[queue] + 3);

@@ -170,7 +170,11 @@ fn answer(
     verb: impl FnOnce(Claim<Vec<u8>>) -> Result<Settled, Unsettled<Vec<u8>>>,
 ) -> Result<Answer, Failure> {
     let claim = take_up(store, held, ANSWER)?;
-    let settled = verb(claim).map_err(Unsettled::into_error)?;
+    let settled = verb(claim).map_err(|unsettled| {
+        // Still claimed under the receipt, for another try.
+        let _ = unsettled.claim.into_receipt();
+        unsettled.error
+    })?;
     let answered = Answered::new(settled, held.receipt)?;
     Answer::new(json, Work::Write, &answered, || answered.text())
 }

@@ -155,15 +155,16 @@ pub fn discard(store: &Store, args: &DiscardArgs, json: bool) -> Result<Answer, 
 /// All of them if no limit is given, in commits of a size that fits.
 fn discard_dead(store: &Store, args: &DiscardArgs) -> Result<u64, Failure> {
     let mut left = args.letters.limit().unwrap_or(usize::MAX);
-    let mut messages = 0;
+    let (mut messages, mut behind) = (0, None);
     loop {
         let at_once = left.min(limits::DEAD_LETTERS_AT_ONCE_MAX);
-        let which = args.letters.chosen().limit(at_once);
-        let count = store.discard_dead(&args.line.queue, &which)?;
-        messages += count;
-        left -= at_once;
-        if left == 0 || count < at_once as u64 {
+        let which = args.letters.chosen().limit(at_once).behind(behind);
+        let done = store.discard_dead(&args.line.queue, &which)?;
+        messages += done.discarded;
+        left = left.saturating_sub(usize::try_from(done.discarded).unwrap_or(usize::MAX));
+        if left == 0 || !done.more {
             return Ok(messages);
         }
+        behind = done.behind;
     }
 }
