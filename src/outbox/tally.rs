@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! - No entry of the index lies at or before `head`. What becomes ready is placed behind it, so a claim never walks what
-//!   earlier claims removed. Only a clock that went back moves `head` back.
+//!   earlier claims removed. Only a clock that went back, or a message that comes in from elsewhere, moves `head` back.
 //! - `ready` is the number of entries up to `counted`; `next_due_ns` is at most the due time of every entry behind it.
 
 use serde::{Deserialize, Serialize};

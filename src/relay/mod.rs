@@ -247,13 +247,14 @@ pub struct Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
-    /// Messages whose handlers had not ended: they were given back, and whatever those handlers answer changes nothing.
+    /// Messages whose handlers had not ended, or not begun: they were given back, and whatever those handlers answer changes
+    /// nothing.
     pub left: usize,
 }
 
 impl Running {
-    /// The error of the store that a worker met last. Workers try again until it passes; what they were told by handlers is
-    /// kept meanwhile, and written when it can be.
+    /// The error that a worker met last: of the store, or of a message that could not be read. Workers try again until an error
+    /// of the store passes; what they were told by handlers is kept meanwhile, and written when it can be.
     pub fn last_error(&self) -> Option<Error> {
         self.keeper.last_error()
     }

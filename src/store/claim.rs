@@ -25,7 +25,7 @@ impl Claiming {
     /// At most so many messages, under a lease of 30 seconds. A message of which two deliveries were never answered is handed
     /// out alone, since it may be what ended its process. One claim hands out at most
     /// [`CLAIM_MESSAGES_MAX`](crate::limits::CLAIM_MESSAGES_MAX), and no more once their payloads exceed
-    /// [`CLAIM_BYTES_MAX`](crate::limits::CLAIM_BYTES_MAX).
+    /// [`CLAIM_BYTES_MAX`](crate::limits::CLAIM_BYTES_MAX), or they fill most of a commit.
     pub fn new(messages: usize) -> Claiming {
         Claiming {
             messages,
