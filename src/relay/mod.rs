@@ -125,7 +125,7 @@ impl<M> Deref for Delivery<M> {
 ///     }
 /// })?;
 /// assert_eq!(outbox.recv().map(|(_, text)| text), Ok("to ann".to_owned()));
-/// relay.drain(std::time::Duration::from_secs(10))?;
+/// assert_eq!(relay.drain(std::time::Duration::from_secs(10)).left, 0);
 /// # Ok(())
 /// # }
 /// ```
