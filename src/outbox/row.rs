@@ -10,7 +10,8 @@ use super::retry::Retry;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{ERROR_TEXT_BYTES_MAX, ERRORS_KEPT_MAX};
 
-/// The number of a message within its queue. Numbers grow in the order of the commits that enqueue, and none is given twice.
+/// The number of a message within its queue. Numbers grow in the order of the commits that enqueue, and none is given twice;
+/// there are gaps, since a queue counts other things with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u64);
 
