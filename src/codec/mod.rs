@@ -8,6 +8,7 @@ pub mod envelope;
 pub mod filter;
 pub(crate) mod frame;
 mod guard;
+pub(crate) mod hex;
 #[cfg(feature = "json")]
 mod json_text;
 mod key;

@@ -1,4 +1,4 @@
-//! Wall times as the file keeps them: nanoseconds since 1970 in 64 bits with a sign.
+//! Wall times as the file keeps them: nanoseconds since 1970 in 64 bits with a sign; and lengths of time.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,4 +19,14 @@ pub(crate) fn wall_time(ns: i64) -> SystemTime {
         UNIX_EPOCH.checked_add(distance)
     };
     time.unwrap_or(UNIX_EPOCH)
+}
+
+/// Nanoseconds of a length of time, at most what 64 bits hold (584 years).
+pub(crate) const fn nanos(duration: Duration) -> u64 {
+    let nanos = duration.as_nanos();
+    if nanos > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        nanos as u64
+    }
 }

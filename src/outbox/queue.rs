@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::retry::Retry;
-use crate::codec::time::wall_ns;
+use crate::codec::time::{nanos, wall_ns};
 use crate::codec::{Bincode, Codec, CodecId, encode_verified};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{HEADERS_BYTES_MAX, MESSAGE_KEY_BYTES_MAX};
@@ -296,7 +296,7 @@ impl<'m, M> Outgoing<'m, M> {
 
     /// Not before this long after its commit. The last one of `delay` and `at` counts.
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.terms.when = When::After(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+        self.terms.when = When::After(nanos(delay));
         self
     }
 

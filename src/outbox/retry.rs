@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::codec::time::nanos;
 use crate::error::{Error, ErrorKind, Result};
 
 /// When a message is delivered again, and when it is given up as a dead letter. Kept with each message.
@@ -133,15 +134,5 @@ impl Retry {
 impl Default for Retry {
     fn default() -> Retry {
         Retry::DEFAULT
-    }
-}
-
-/// At most what 64 bits hold (584 years).
-pub(crate) const fn nanos(duration: Duration) -> u64 {
-    let nanos = duration.as_nanos();
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
     }
 }

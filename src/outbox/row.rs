@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::queue::OnDead;
 use super::retry::Retry;
+use crate::codec::hex;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{ERROR_TEXT_BYTES_MAX, ERRORS_KEPT_MAX};
 
@@ -48,7 +49,7 @@ impl EffectId {
 
 impl fmt::Display for EffectId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{:032x}", u128::from_be_bytes(self.0))
+        out.write_str(&hex::encode(self.0))
     }
 }
 
@@ -64,11 +65,10 @@ impl FromStr for EffectId {
     /// # Errors
     /// `Invalid` for anything but 32 hex digits.
     fn from_str(text: &str) -> Result<EffectId, Error> {
-        let is_plain = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match u128::from_str_radix(text, 16) {
-            Ok(number) if is_plain => Ok(EffectId(number.to_be_bytes())),
-            _ => Err(Error::new(ErrorKind::Invalid, "an effect id is 32 hex digits")),
-        }
+        let bytes = hex::decode(text);
+        bytes
+            .map(EffectId)
+            .ok_or_else(|| Error::new(ErrorKind::Invalid, "an effect id is 32 hex digits"))
     }
 }
 

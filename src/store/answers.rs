@@ -2,9 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::claim::{Claim, Claiming, Consumed, Hold, Unsettled, nanos};
+use super::claim::{Claim, Claiming, Consumed, Hold, Unsettled};
 use super::{Store, WriteTx};
-use crate::codec::time::wall_ns;
+use crate::codec::time::{nanos, wall_ns};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Holding, Leases};
 use crate::outbox::decide::Verb;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::codec::time::wall_time;
+use crate::codec::time::{nanos, wall_time};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Bell, Holding, Leases};
 use crate::limits::LEASE_SECS_DEFAULT;
@@ -326,9 +326,4 @@ pub enum Consumed<R> {
     Done(R),
     /// Somebody else holds the message, or it is gone. Nothing was done.
     Stale,
-}
-
-/// At most what 64 bits hold (584 years).
-pub(super) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::claim::{Claim, Claiming, Claims, Hold, Receipt, nanos};
+use super::claim::{Claim, Claiming, Claims, Hold, Receipt};
 use super::{ReadTx, Store, WriteTx, inside};
+use crate::codec::time::nanos;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lease::{Bell, Holding, Leases, Over};

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::claim::nanos;
 use super::{Claim, Claiming, Store, WriteTx};
 use crate::batch::{Batch, Outcome};
+use crate::codec::time::nanos;
 use crate::dedupe::{Once, OnceKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::QueueSpec;

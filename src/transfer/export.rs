@@ -5,12 +5,13 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::lines::{Header, Written, base64, hex};
+use super::lines::{Header, Written, base64};
 use super::messages::{self, QueueLine};
 use super::position::is_position;
 use super::{Exported, FORM};
 use crate::batch::json::{key_text, table_text, value_text};
-use crate::codec::{CodecId, DynKey};
+use crate::codec::time::nanos;
+use crate::codec::{CodecId, DynKey, hex};
 use crate::dedupe;
 use crate::engine::Span;
 use crate::error::{Error, ErrorKind, Result};
@@ -46,7 +47,7 @@ pub(crate) fn export(txn: &Txn, store_id: [u8; 16], sequence: u64, out: &mut dyn
     lines.push(&Header {
         line: Header::WORD.to_owned(),
         form: FORM,
-        store: hex(store_id),
+        store: hex::encode(store_id),
         sequence,
         tables: exported.tables,
         records: exported.records,
@@ -157,8 +158,8 @@ impl Lines<'_> {
             scope: &entry.scope,
             key: DynKey::Bytes(entry.key.clone()).to_string(),
             first_ns: remembered.first_ns(),
-            left_ns: left.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)),
-            fingerprint: remembered.fingerprint().map(hex),
+            left_ns: left.map(nanos),
+            fingerprint: remembered.fingerprint().map(hex::encode),
             result: base64(remembered.result_bytes()),
         })
     }

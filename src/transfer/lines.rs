@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::messages::{MessageLine, QueueLine};
 use crate::batch::json::{KeyText, KeyWritten, Object, TableText, TableWritten, ValueWritten, given, quoted};
+use crate::codec::hex;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The first line.
@@ -195,16 +196,8 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>> {
         .map_err(|cause| Error::with_source(ErrorKind::Invalid, "not base64", cause))
 }
 
-pub(super) fn hex(bytes: [u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(bytes))
-}
-
 pub(super) fn from_hex(text: &str) -> Result<[u8; 16]> {
-    let is_plain = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match u128::from_str_radix(text, 16) {
-        Ok(number) if is_plain => Ok(number.to_be_bytes()),
-        _ => Err(invalid("not 32 hex digits")),
-    }
+    hex::decode(text).ok_or_else(|| invalid("not 32 hex digits"))
 }
 
 pub(super) fn invalid(message: impl Into<String>) -> Error {

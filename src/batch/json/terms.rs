@@ -10,12 +10,12 @@ use super::forms::{KeyText, Object, OnDeadWord, OperationText, RetryText};
 use super::quoted;
 use super::read::{Known, encode_value, lacking};
 use super::write::{ValueText, value_text};
+use crate::codec::time::nanos;
 use crate::codec::time::{wall_ns, wall_time};
 use crate::codec::{DynKey, KeyKind};
 use crate::dedupe::Keep;
 use crate::error::{Error, ErrorKind, Result};
 use crate::outbox::queue::{DescribedQueue as _, QueueDeclared, Terms, When};
-use crate::outbox::retry::nanos;
 use crate::outbox::{OnDead, Retry};
 
 impl OperationText<'_> {
