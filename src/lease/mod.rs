@@ -122,6 +122,18 @@ struct Lease {
     ending: bool,
 }
 
+impl Lease {
+    /// One that somebody holds.
+    fn until(deadline_ns: u64, in_hand: bool) -> Lease {
+        Lease {
+            deadline_ns,
+            given_back: false,
+            in_hand,
+            ending: false,
+        }
+    }
+}
+
 /// The leases of this process, by running time.
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
@@ -160,13 +172,7 @@ impl State {
 impl Leases {
     /// Somebody holds this until `deadline_ns`: this process, or one before it that may be answered for.
     pub(crate) fn hold(&self, holding: Holding, deadline_ns: u64, in_hand: bool) {
-        let lease = Lease {
-            deadline_ns,
-            given_back: false,
-            in_hand,
-            ending: false,
-        };
-        self.state.lock().put(holding, lease);
+        self.state.lock().put(holding, Lease::until(deadline_ns, in_hand));
     }
 
     /// The lease goes on, and no claim of this process stands for it any more.
@@ -189,13 +195,7 @@ impl Leases {
             .get(&holding)
             .is_some_and(|lease| !lease.given_back && !lease.ending);
         if is_held {
-            let lease = Lease {
-                deadline_ns,
-                given_back: false,
-                in_hand: true,
-                ending: false,
-            };
-            state.put(holding, lease);
+            state.put(holding, Lease::until(deadline_ns, true));
         }
         is_held
     }
@@ -307,13 +307,7 @@ impl Leases {
         let mut state = self.state.lock();
         let is_free = !state.held.get(&holding).is_some_and(|lease| lease.in_hand);
         if is_free {
-            let lease = Lease {
-                deadline_ns,
-                given_back: false,
-                in_hand: true,
-                ending: false,
-            };
-            state.put(holding, lease);
+            state.put(holding, Lease::until(deadline_ns, true));
         }
         is_free
     }

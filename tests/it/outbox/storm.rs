@@ -14,6 +14,7 @@ use sprag::{
 
 use super::secs;
 use crate::common::{at_once, folder};
+use crate::kill_loop::{CHILD_FILE, child};
 use crate::random::{Random, seed, trials};
 
 pub const STORM: Queue<u64> = Queue::new("storm").on_dead(OnDead::GoOn).retry(
@@ -389,7 +390,6 @@ mod journal {
     }
 }
 
-const CHILD_FILE: &str = "SPRAG_STORM_FILE";
 const CHILD_THREADS: usize = 8;
 
 /// The process that the storm below kills; a trial of its own if nobody names a file.
@@ -452,18 +452,8 @@ fn a_child_delivers_and_writes_down_what_it_does() {
 /// Runs a child and kills it once it said so often that it delivers. Says whether it was still alive then.
 fn deliver_and_die(path: &std::path::Path, said: u64) -> bool {
     use std::io::{BufRead as _, BufReader};
-    use std::process::{Command, Stdio};
-    let mut child = Command::new(std::env::current_exe().expect("path of this test"))
-        .args([
-            "--exact",
-            "outbox::storm::a_child_delivers_and_writes_down_what_it_does",
-        ])
-        .args(["--nocapture", "--test-threads=1"])
-        .env(CHILD_FILE, path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the child starts");
+    let test = "outbox::storm::a_child_delivers_and_writes_down_what_it_does";
+    let mut child = child(test, path).spawn().expect("the child starts");
     let out = BufReader::new(child.stdout.take().expect("its stdout"));
     let lines = out.lines().map_while(Result::ok).filter(|line| line.contains("storm."));
     let heard = lines.take(said as usize).count() as u64;
